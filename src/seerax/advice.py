@@ -1,0 +1,123 @@
+"""What turns belief and experts into one recommendation: pi_e(s, b)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from seerax.core import Action, Advisor, Belief, Expert, Key, Latent, Moment, Plan, Situation, State, World
+from seerax.filters import Categorical
+
+GaussianAct = Callable[[State, Plan], tuple[Action, Array]]  # (mean, covariance) of a stochastic expert
+
+
+def plans(expert: Expert, support: Latent) -> Plan:
+    """One plan for every entry of the support, stacked. The slow part of an expert happens here, once."""
+    count = jax.tree.leaves(support)[0].shape[0]
+    each = [expert.plan(jax.tree.map(lambda v, i=i: v[i], support)) for i in range(count)]
+    return jax.tree.map(lambda *rows: jnp.stack(rows), *each)
+
+
+def tabulated(expert: Expert, support: Latent) -> Expert:
+    """The same expert with its plans worked out beforehand; any latent gets the plan of the nearest entry."""
+    table = plans(expert, support)
+    entries = jax.vmap(flat)(support)
+
+    def plan(latent: Latent) -> Plan:
+        nearest = jnp.argmin(jnp.square(entries - flat(latent)).sum(-1))
+        return jax.tree.map(lambda rows: rows[nearest], table)
+
+    return Expert(plan, expert.act)
+
+
+def flat(latent: Latent) -> Array:
+    """A latent as one vector of numbers."""
+    return jnp.concatenate([jnp.ravel(leaf).astype(jnp.float32) for leaf in jax.tree.leaves(latent)])
+
+
+def weighted(filter: Categorical, expert: Expert) -> Advisor:
+    """sum_i b(phi_i) * a_i."""
+    table = plans(expert, filter.support)
+
+    def advise(moment: Moment, state: State, belief: Belief) -> Action:
+        actions = jax.vmap(expert.act, (None, 0))(state, table)
+        return filter.vector(belief) @ actions
+
+    return advise
+
+
+def precision_weighted(filter: Categorical, plan: Callable[[Latent], Plan], act: GaussianAct) -> Advisor:
+    """[sum_i b_i S_i^-1]^-1 sum_i b_i S_i^-1 mu_i: the MAP action of Gaussian experts (the paper's appendix)."""
+    table = plans(Expert(plan, None), filter.support)  # type: ignore[arg-type]
+
+    def advise(moment: Moment, state: State, belief: Belief) -> Action:
+        mu, sigma = jax.vmap(act, (None, 0))(state, table)
+        precision = filter.vector(belief)[:, None, None] * jnp.linalg.inv(sigma)
+        return jnp.linalg.solve(precision.sum(0), jnp.einsum("kij,kj->i", precision, mu))
+
+    return advise
+
+
+def most_likely(filter: Any, expert: Expert) -> Advisor:
+    """The MAP expert: whoever knows the likeliest latent."""
+    return lambda moment, state, belief: expert.act(state, expert.plan(filter.mode(belief)))
+
+
+def of_mean(filter: Any, expert: Expert) -> Advisor:
+    """The expert for the belief-weighted mean latent."""
+    return lambda moment, state, belief: expert.act(state, expert.plan(filter.mean(belief)))
+
+
+def sampled(filter: Any, expert: Expert, per: str | Callable[[State], Array] = "step") -> Advisor:
+    """Posterior sampling: believe one draw of the latent.
+
+    per="step" draws afresh every step; per="episode" draws once, from the initial belief, and believes it to the
+    end; a function of the state holds the draw for as long as its value and the belief stay the same.
+    """
+
+    def draw(moment: Moment, state: State, belief: Belief) -> Latent:
+        if per == "episode":
+            return filter.sample(moment.episode, filter.init())
+        if callable(per):
+            return filter.sample(jax.random.fold_in(moment.episode, per(state)), belief)
+        return filter.sample(moment.key, belief)
+
+    return lambda moment, state, belief: expert.act(state, expert.plan(draw(moment, state, belief)))
+
+
+def sometimes(problem: Any, advisor: Advisor, probability: float = 0.5) -> Advisor:
+    """Random sensing: the advice, sensing switched on with the given probability and off otherwise."""
+
+    def advise(moment: Moment, state: State, belief: Belief) -> Action:
+        coin, rest = jax.random.split(moment.key)
+        on = jax.random.bernoulli(coin, probability)
+        return problem.with_sensing(advisor(moment._replace(key=rest), state, belief), on)
+
+    return advise
+
+
+def at_first(problem: Any, advisor: Advisor, steps: int) -> Advisor:
+    """Better sensing: always in the first steps of an episode, never after."""
+
+    def advise(moment: Moment, state: State, belief: Belief) -> Action:
+        return problem.with_sensing(advisor(moment, state, belief), moment.time < steps)
+
+    return advise
+
+
+def ensemble(key: Key, situation: Situation) -> Action:
+    """The policy that follows the advice as it is."""
+    return situation.advice
+
+
+class Clairvoyant(NamedTuple):
+    """Told phi: the upper line. Not a policy, for it reads the whole world."""
+
+    expert: Expert
+
+    def __call__(self, key: Key, world: World) -> Action:
+        return self.expert.act(world.situation.state, self.expert.plan(world.latent))

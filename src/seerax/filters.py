@@ -1,0 +1,142 @@
+"""What turns observations into belief. Beliefs are normalised log-weights and always finite."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from seerax.core import Action, Key, Latent, State
+
+# log P(s' | s, a, phi); a constant that all hypotheses share may be left out
+LogLikelihood = Callable[[State, Action, State, Latent], Array]
+# log P(phi_j | s, a, s', phi_i) as a matrix [i, j]
+LogTransition = Callable[[State, Action, State], Array]
+
+HARDEST_EVIDENCE = 1e3  # nats one observation may speak against a hypothesis, relative to the best one
+
+
+def evidence(log_likelihood: Array) -> Array:
+    """Log-likelihoods along the last axis, relative to the best and never below the floor.
+
+    A non-finite value counts as impossible; what is impossible under all hypotheses says nothing.
+    """
+    finite = jnp.nan_to_num(log_likelihood, nan=-1e30, neginf=-1e30, posinf=1e30)
+    return jnp.maximum(finite - finite.max(-1, keepdims=True), -HARDEST_EVIDENCE)
+
+
+def condition(log_belief: Array, log_likelihood: Array) -> Array:
+    """Bayes' rule along the last axis."""
+    return jax.nn.log_softmax(log_belief + evidence(log_likelihood), axis=-1)
+
+
+def predict(log_belief: Array, log_transition: Array) -> Array:
+    """sum_i b(phi_i) P(phi_j | phi_i), in log space."""
+    moved = jax.nn.logsumexp(log_belief[..., :, None] + jnp.maximum(log_transition, -HARDEST_EVIDENCE), axis=-2)
+    return jax.nn.log_softmax(moved, axis=-1)
+
+
+def entropies(log_belief: Array) -> Array:
+    """Entropy along the last axis, 1 for a uniform belief."""
+    return -(jnp.exp(log_belief) * log_belief).sum(-1) / jnp.log(log_belief.shape[-1])
+
+
+@dataclass(frozen=True, eq=False)
+class Categorical:
+    """A belief over finitely many latents: log-weights [k] over a support whose leaves are [k, ...]."""
+
+    support: Latent
+    log_likelihood: LogLikelihood
+    log_prior: Array | None = None
+    log_transition: LogTransition | None = None
+
+    @property
+    def size(self) -> int:
+        return int(jax.tree.leaves(self.support)[0].shape[0])
+
+    def init(self) -> Array:
+        prior = jnp.zeros(self.size) if self.log_prior is None else jnp.asarray(self.log_prior)
+        return condition(jnp.zeros(self.size), prior)
+
+    def update(self, belief: Array, state: State, action: Action, next_state: State) -> Array:
+        """b'(phi') = eta * sum_phi b(phi) P(s' | s, phi, a) P(phi' | s, phi, a, s')."""
+        likelihood = jax.vmap(self.log_likelihood, (None, None, None, 0))(state, action, next_state, self.support)
+        belief = condition(belief, likelihood)
+        if self.log_transition is None:
+            return belief
+        return predict(belief, self.log_transition(state, action, next_state))
+
+    def vector(self, belief: Array) -> Array:
+        return jnp.exp(belief)
+
+    def entropy(self, belief: Array) -> Array:
+        return entropies(belief)
+
+    def mode(self, belief: Array) -> Latent:
+        return self._pick(jnp.argmax(belief))
+
+    def sample(self, key: Key, belief: Array) -> Latent:
+        return self._pick(jax.random.categorical(key, belief))
+
+    def mean(self, belief: Array) -> Latent:
+        return jax.tree.map(lambda values: jnp.tensordot(jnp.exp(belief), values, 1), self.support)
+
+    def _pick(self, index: Array) -> Latent:
+        return jax.tree.map(lambda values: values[index], self.support)
+
+
+@dataclass(frozen=True, eq=False)
+class Factored:
+    """m independent unknowns with k candidates each: log-weights [m, k].
+
+    The latent's leaves are [m, ...], the support's [k, m, ...]: entry j gives every factor its j-th candidate.
+    `log_likelihood` returns one value per factor, [m].
+    """
+
+    support: Latent
+    log_likelihood: LogLikelihood
+    log_prior: Array | None = None
+    log_transition: LogTransition | None = None  # [m, k, k]
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        candidates, factors = jax.tree.leaves(self.support)[0].shape[:2]
+        return factors, candidates
+
+    def init(self) -> Array:
+        prior = jnp.zeros(self.shape) if self.log_prior is None else jnp.asarray(self.log_prior)
+        return condition(jnp.zeros(self.shape), prior)
+
+    def update(self, belief: Array, state: State, action: Action, next_state: State) -> Array:
+        each = jax.vmap(self.log_likelihood, (None, None, None, 0), out_axes=-1)
+        belief = condition(belief, each(state, action, next_state, self.support))
+        if self.log_transition is None:
+            return belief
+        return predict(belief, self.log_transition(state, action, next_state))
+
+    def vector(self, belief: Array) -> Array:
+        return jnp.exp(belief).ravel()
+
+    def entropy(self, belief: Array) -> Array:
+        return entropies(belief).mean()
+
+    def mode(self, belief: Array) -> Latent:
+        return self._pick(jnp.argmax(belief, axis=-1))
+
+    def sample(self, key: Key, belief: Array) -> Latent:
+        return self._pick(jax.random.categorical(key, belief, axis=-1))
+
+    def mean(self, belief: Array) -> Latent:
+        return jax.tree.map(lambda values: jnp.einsum("mk,km...->m...", jnp.exp(belief), values), self.support)
+
+    def _pick(self, index: Array) -> Latent:
+        return jax.tree.map(lambda values: values[index, jnp.arange(index.size)], self.support)
+
+
+def spread(values: Any, factors: int) -> Any:
+    """A support for `Factored` in which every factor has the same candidates [k, ...]."""
+    return jax.tree.map(lambda v: jnp.broadcast_to(v[:, None], (v.shape[0], factors, *v.shape[1:])), values)

@@ -1,0 +1,86 @@
+"""The networks: an actor, a critic, and the running statistics that keep both in comfortable numbers."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from seerax.core import Key
+
+
+class MLP(eqx.Module):
+    """Layers of tanh on row vectors; the last layer is linear."""
+
+    weights: list[Array]
+    biases: list[Array]
+
+    def __init__(self, key: Key, sizes: tuple[int, ...], head_scale: float):
+        """Orthogonal weights of gain sqrt(2); `head_scale` 0 makes the output zero everywhere."""
+        keys = jax.random.split(key, len(sizes) - 1)
+        gains = [2.0**0.5] * (len(sizes) - 2) + [head_scale]
+        shapes = list(zip(sizes[:-1], sizes[1:], strict=True))
+        orthogonal = jax.nn.initializers.orthogonal
+        self.weights = [orthogonal(gain)(k, shape) for gain, k, shape in zip(gains, keys, shapes, strict=True)]
+        self.biases = [jnp.zeros(size) for size in sizes[1:]]
+
+    def __call__(self, x: Array) -> Array:
+        for weight, bias in zip(self.weights[:-1], self.biases[:-1], strict=True):
+            x = jnp.tanh(x @ weight + bias)
+        return x @ self.weights[-1] + self.biases[-1]
+
+
+class ActorCritic(eqx.Module):
+    """A Gaussian over raw actions, its spread independent of the input, and a value."""
+
+    actor: MLP
+    critic: MLP
+    log_std: Array
+
+    def __init__(self, key: Key, inputs: int, hidden: tuple[int, ...], exploration: Array):
+        actor_key, critic_key = jax.random.split(key)
+        self.actor = MLP(actor_key, (inputs, *hidden, exploration.size), head_scale=0.0)
+        self.critic = MLP(critic_key, (inputs, *hidden, 1), head_scale=1.0)
+        self.log_std = jnp.log(exploration)
+
+    def value(self, x: Array) -> Array:
+        return self.critic(x)[..., 0]
+
+
+def log_prob(raw: Array, mean: Array, log_std: Array) -> Array:
+    """Of a diagonal Gaussian, summed over the last axis."""
+    z = (raw - mean) * jnp.exp(-log_std)
+    return -(0.5 * z**2 + log_std + 0.5 * jnp.log(2 * jnp.pi)).sum(-1)
+
+
+class Normaliser(NamedTuple):
+    """Running mean and variance."""
+
+    mean: Array
+    variance: Array
+    count: Array
+
+    @staticmethod
+    def init(*shape: int) -> Normaliser:
+        return Normaliser(jnp.zeros(shape), jnp.ones(shape), jnp.float32(0))
+
+    @property
+    def std(self) -> Array:
+        return jnp.sqrt(self.variance + 1e-8)
+
+    def normalise(self, x: Array) -> Array:
+        return jnp.clip((x - self.mean) / self.std, -10, 10)
+
+    def restore(self, x: Array) -> Array:
+        return x * self.std + self.mean
+
+    def merge(self, mean: Array, variance: Array, count: Array) -> Normaliser:
+        """These statistics and a new batch's, as if computed over both at once (Chan et al.)."""
+        total = self.count + count
+        share = count / jnp.maximum(total, 1)
+        delta = mean - self.mean
+        merged = (1 - share) * self.variance + share * variance + share * (1 - share) * delta**2
+        return Normaliser(self.mean + share * delta, merged, total)

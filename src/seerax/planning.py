@@ -1,0 +1,136 @@
+"""What experts are made of: flow fields from shortest paths around walls. Planned once, looked up in no time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from scipy.sparse import coo_array, csr_array
+from scipy.sparse.csgraph import dijkstra
+from scipy.spatial import cKDTree
+
+# One move in each of 16 directions: the eight neighbours and the eight knight's moves.
+MOVES = [(i, j) for i in range(-2, 3) for j in range(-2, 3) if max(abs(i), abs(j)) == 1 or abs(i * j) == 2]
+
+
+def distance_to_segments(points: np.ndarray, segments: np.ndarray) -> np.ndarray:
+    """Distances [n, m] of points [n, 2] to segments [m, 2 (ends), 2]."""
+    start, along = segments[:, 0], segments[:, 1] - segments[:, 0]
+    offset = points[:, None] - start
+    share = np.clip((offset * along).sum(-1) / (along**2).sum(-1), 0, 1)
+    return np.linalg.norm(offset - share[..., None] * along, axis=-1)
+
+
+def clearance(a: np.ndarray, b: np.ndarray, segments: np.ndarray) -> np.ndarray:
+    """Smallest distance of each straight way a-b, [n], to any of the segments: 0 where they cross."""
+    ways = np.stack([a, b], axis=1)
+    ends = np.minimum(distance_to_segments(a, segments), distance_to_segments(b, segments)).min(-1)
+    tips = np.minimum(
+        distance_to_segments(segments[:, 0], ways), distance_to_segments(segments[:, 1], ways)
+    ).min(0)
+    return np.where(crosses(ways, segments).any(-1), 0.0, np.minimum(ends, tips))
+
+
+def crosses(ways: np.ndarray, segments: np.ndarray) -> np.ndarray:
+    """Do the straight ways [n, 2, 2] properly cross the segments [m, 2, 2]? [n, m]."""
+
+    def side(p: np.ndarray, q: np.ndarray, r: np.ndarray) -> np.ndarray:
+        return np.sign((q[..., 0] - p[..., 0]) * (r[..., 1] - p[..., 1]) - (q[..., 1] - p[..., 1]) * (r[..., 0] - p[..., 0]))
+
+    a, b = ways[:, None, 0], ways[:, None, 1]
+    c, d = segments[None, :, 0], segments[None, :, 1]
+    return (side(a, b, c) * side(a, b, d) < 0) & (side(c, d, a) * side(c, d, b) < 0)
+
+
+class Flow(NamedTuple):
+    """For every cell of a grid, where to head for: the plan of a motion-planning expert."""
+
+    target: Array  # [nx, ny, 2]: the farthest point of the shortest path that can be reached in a straight line
+
+
+@dataclass(frozen=True)
+class FlowPlanner:
+    """Shortest any-angle paths for a disc among walls (segments), on a square grid over [-half, half]^2.
+
+    The disc keeps `margin` from the walls' centre lines; cells closer than that head for the nearest free cell.
+    """
+
+    walls: np.ndarray  # [m, 2 (ends), 2]
+    margin: float
+    half: float
+    spacing: float = 0.02
+
+    @cached_property
+    def axis(self) -> np.ndarray:
+        count = round(2 * self.half / self.spacing) + 1
+        return np.linspace(-self.half, self.half, count)
+
+    @cached_property
+    def cells(self) -> np.ndarray:
+        return np.stack(np.meshgrid(self.axis, self.axis, indexing="ij"), -1).reshape(-1, 2)
+
+    @cached_property
+    def room(self) -> np.ndarray:
+        """Distance of every cell to the nearest wall."""
+        return distance_to_segments(self.cells, self.walls).min(-1)
+
+    def plan(self, goal: np.ndarray) -> Flow:
+        """Dijkstra from the goal, then every path pulled tight: a cell heads for what its predecessor heads for,
+        if it can see it, and else for the predecessor."""
+        goal = np.asarray(goal, float)
+        source = int(np.argmin(np.linalg.norm(self.cells - goal, axis=1) + 1e3 * (self.room < self.margin)))
+        distance, before = dijkstra(self.graph, indices=source, return_predecessors=True)
+        target = self.cells.copy()
+        target[source] = goal
+        for level in tree_levels(before, source):
+            parent = before[level]
+            straight = clearance(self.cells[level], target[parent], self.walls) >= self.margin - 1e-9
+            target[level] = np.where(straight[:, None], target[parent], self.cells[parent])
+        reached = np.isfinite(distance)
+        _, nearest = cKDTree(self.cells[reached]).query(self.cells[~reached])
+        target[~reached] = self.cells[reached][nearest]
+        side = len(self.axis)
+        return Flow(jnp.asarray(target.reshape(side, side, 2), jnp.float32))
+
+    def towards(self, position: Array, flow: Flow) -> Array:
+        """Unit vector from a position along its shortest path (zero at the goal)."""
+        side = flow.target.shape[0]
+        cell = jnp.clip(jnp.round((position + self.half) / self.spacing).astype(int), 0, side - 1)
+        offset = flow.target[cell[0], cell[1]] - position
+        return offset / jnp.maximum(jnp.linalg.norm(offset), 1e-6)
+
+    @cached_property
+    def graph(self) -> csr_array:
+        """Edges between free cells one move apart whose straight way keeps the margin."""
+        side, count = len(self.axis), len(self.cells)
+        index = np.arange(count).reshape(side, side)
+        starts, ends = [], []
+        for i, j in MOVES:
+            a = index[max(0, -i) : side - max(0, i), max(0, -j) : side - max(0, j)].ravel()
+            starts.append(a)
+            ends.append(a + i * side + j)
+        a, b = np.concatenate(starts), np.concatenate(ends)
+        a, b = (kept[np.minimum(self.room[a], self.room[b]) >= self.margin] for kept in (a, b))
+        length = np.linalg.norm(self.cells[a] - self.cells[b], axis=1)
+        clear = np.minimum(self.room[a], self.room[b]) >= self.margin + length / 2
+        close = np.flatnonzero(~clear)
+        clear[close] = clearance(self.cells[a[close]], self.cells[b[close]], self.walls) >= self.margin - 1e-9
+        return coo_array((length[clear], (a[clear], b[clear])), shape=(count, count)).tocsr()
+
+
+def tree_levels(before: np.ndarray, root: int) -> list[np.ndarray]:
+    """The nodes of a predecessor tree, grouped by their number of hops from the root (the root left out)."""
+    hops = np.where(before >= 0, -1, -2)
+    hops[root] = 0
+    levels: list[np.ndarray] = []
+    while True:
+        waiting = np.flatnonzero(hops == -1)
+        ready = waiting[hops[before[waiting]] == len(levels)]
+        if ready.size == 0:
+            return levels
+        hops[ready] = len(levels) + 1
+        levels.append(ready)

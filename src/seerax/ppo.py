@@ -1,0 +1,412 @@
+"""Proximal policy optimisation: play, judge, improve. It knows nothing of residuals, experts or problems."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jax import Array
+from jax.flatten_util import ravel_pytree
+from jax.sharding import NamedSharding
+from jax.sharding import PartitionSpec as P
+
+from seerax import devices, rollout
+from seerax.agents import Agent
+from seerax.core import Action, BeliefMDP, Key, Situation, World
+from seerax.networks import ActorCritic, Normaliser, log_prob
+
+
+@dataclass(frozen=True)
+class Config:
+    """How to train. The defaults suit most problems."""
+
+    steps: int = 10_000_000  # environment steps in all; an episode's fresh start takes one
+    worlds: int = 1024  # episodes running side by side
+    length: int = 64  # steps each world plays in one iteration
+    epochs: int = 4  # passes over what was played
+    minibatches: int = 16  # updates in each pass
+    learning_rate: float = 3e-4  # Adam's
+    anneal: bool = True  # let the learning rate fall linearly to zero
+    discount: float | None = None  # gamma; the problem's own if not given
+    trace: float = 0.95  # lambda of the advantage estimate
+    clip: float = 0.2  # how far a probability ratio may pay off
+    value_weight: float = 0.5  # of the value loss
+    entropy_weight: float = 0.0  # of the entropy bonus
+    gradient_norm: float = 0.5  # longer gradients are shortened to this
+    target_kl: float | None = None  # stop an iteration's updates beyond this divergence
+    exploration: float | tuple[float, ...] = 1.0  # initial std of raw actions, one for all or one per dimension
+    hidden: tuple[int, ...] = (64, 64)  # layers of actor and critic
+    normalise_inputs: bool = True  # by running mean and variance
+    normalise_values: bool = True  # by running mean and variance of the value targets
+    evaluations: int = 20  # held-out evaluations, evenly over the training
+    evaluation_episodes: int = 512  # in each of them
+
+    @property
+    def batch(self) -> int:
+        return self.worlds * self.length
+
+    @property
+    def iterations(self) -> int:
+        return max(1, round(self.steps / self.batch))
+
+    def problems(self) -> Iterator[str]:
+        """What cannot work, in words."""
+        for name in ("steps", "worlds", "length", "epochs", "minibatches", "evaluations", "evaluation_episodes"):
+            if getattr(self, name) < 1:
+                yield f"{name} must be at least 1, not {getattr(self, name)}"
+        if self.minibatches > 0 and self.batch % self.minibatches:
+            yield f"worlds x length = {self.batch} steps cannot be cut into {self.minibatches} equal minibatches"
+        if not self.learning_rate > 0:
+            yield f"learning_rate must be positive, not {self.learning_rate}"
+        if self.discount is not None and not 0 <= self.discount <= 1:
+            yield f"discount must lie in [0, 1], not {self.discount}"
+        if not 0 <= self.trace <= 1:
+            yield f"trace must lie in [0, 1], not {self.trace}"
+        if not np.all(np.asarray(self.exploration) > 0):
+            yield f"exploration must be positive, not {self.exploration}"
+        if any(size < 1 for size in self.hidden):
+            yield f"hidden layers must have at least one unit each, not {self.hidden}"
+
+
+class Brain(NamedTuple):
+    """All that is learned."""
+
+    network: ActorCritic
+    inputs: Normaliser
+    values: Normaliser
+
+
+class Learner(NamedTuple):
+    """All that changes from one iteration to the next."""
+
+    brain: Brain
+    optimiser: Any
+    worlds: World  # [worlds]
+    key: Key
+    iteration: Array
+
+
+class Played(NamedTuple):
+    """What was seen, done and earned; every field is [length, worlds, ...]."""
+
+    inputs: Array
+    raw: Array
+    log_prob: Array
+    value: Array
+    reward: Array  # the bonus included
+    done: Array
+    over: Array
+    live: Array  # False for the step on which a world starts afresh
+    score: Array  # the episode's return where `over`
+
+
+class LearnedPolicy(eqx.Module):
+    """A brain at work. Without noise it answers with the mean action."""
+
+    brain: Brain
+    mdp: BeliefMDP = eqx.field(static=True)
+    agent: Agent = eqx.field(static=True)
+    noisy: bool = eqx.field(static=True, default=False)
+
+    def __call__(self, key: Key, situation: Situation) -> Action:
+        network, inputs, _ = self.brain
+        raw = network.actor(inputs.normalise(self.agent.inputs(self.mdp, situation)))
+        if self.noisy:
+            raw = raw + jnp.exp(network.log_std) * jax.random.normal(key, raw.shape)
+        return self.agent.compose(situation, raw)
+
+
+class Progress(NamedTuple):
+    """Where a training stands after an iteration. With many seeds every number is one per seed."""
+
+    learner: Learner
+    steps: int
+    metrics: dict[str, Any]
+    held_out: np.ndarray | None  # mean held-out return, if it was measured now
+    best: Brain  # by held-out return
+    best_return: np.ndarray
+
+
+@dataclass(frozen=True, eq=False)
+class PPO:
+    """One method on one belief MDP. Everything is compiled once per object: keep it."""
+
+    mdp: BeliefMDP
+    agent: Agent
+    config: Config = Config()
+
+    @property
+    def discount(self) -> float:
+        return self.mdp.problem.discount if self.config.discount is None else self.config.discount
+
+    @cached_property
+    def mesh(self) -> jax.sharding.Mesh:
+        return devices.mesh(math.gcd(self.config.worlds, self.config.batch // self.config.minibatches))
+
+    @cached_property
+    def optimiser(self) -> optax.GradientTransformation:
+        c = self.config
+        updates = c.iterations * c.epochs * c.minibatches
+        rate = optax.linear_schedule(c.learning_rate, 0.0, updates) if c.anneal else c.learning_rate
+        return optax.chain(optax.clip_by_global_norm(c.gradient_norm), optax.adam(rate, eps=1e-5))
+
+    def init(self, key: Key) -> Learner:
+        """A learner whose mean raw action is zero: a residual starts exactly at its base."""
+        network_key, world_key, key = jax.random.split(key, 3)
+        worlds = jax.vmap(self.mdp.reset)(jax.random.split(world_key, self.config.worlds))
+        example = jax.eval_shape(partial(self.agent.inputs, self.mdp), jax.tree.map(lambda x: x[0], worlds.situation))
+        exploration = jnp.broadcast_to(jnp.asarray(self.config.exploration), (self.mdp.action_size,))
+        network = ActorCritic(network_key, example.shape[0], self.config.hidden, exploration)
+        brain = Brain(network, Normaliser.init(example.shape[0]), Normaliser.init())
+        return jax.tree.map(strong, Learner(brain, self.optimiser.init(network), worlds, key, jnp.int32(0)))
+
+    @cached_property
+    def iterate(self) -> Any:
+        """(learner) -> (learner, metrics): one iteration, compiled, the worlds spread over the devices."""
+        return self._compiled(partial(iterate, self), P(devices.WORLDS))
+
+    @cached_property
+    def iterate_many(self) -> Any:
+        """The same for learners stacked along a first axis: seeds side by side."""
+        return self._compiled(jax.vmap(partial(iterate, self)), P(None, devices.WORLDS))
+
+    def _compiled(self, body: Any, worlds: P) -> Any:
+        spec = Learner(P(), P(), worlds, P(), P())  # type: ignore[arg-type]
+        return jax.jit(
+            jax.shard_map(body, mesh=self.mesh, in_specs=(spec,), out_specs=(spec, P()), check_vma=False)
+        )
+
+    def policy(self, brain: Brain, noisy: bool = False) -> LearnedPolicy:
+        return LearnedPolicy(brain, self.mdp, self.agent, noisy)
+
+    @cached_property
+    def held_out(self) -> Any:
+        """(brains, keys) -> mean return of each brain on the same held-out episodes, without noise or bonus."""
+
+        def one(brain: Brain, keys: Key) -> Array:
+            return rollout.tally(self.mdp, self.policy(brain), keys).score
+
+        return jax.jit(
+            jax.shard_map(
+                jax.vmap(one, (0, None)),
+                mesh=devices.mesh(self.config.evaluation_episodes),
+                in_specs=(P(), P(devices.WORLDS)),
+                out_specs=P(None, devices.WORLDS),
+                check_vma=False,
+            )
+        )
+
+    def train(self, keys: Key, progress: Progress | None = None) -> Iterator[Progress]:
+        """Train one learner per key side by side, telling how it goes after every iteration.
+
+        The best brain by held-out return is kept, as in Algorithm 1; the first one measured is the untrained one,
+        for a residual the ensemble itself.
+        """
+        count, batch = self.config.iterations, self.config.batch
+        exam = jax.random.split(jax.random.key(0x5EE), self.config.evaluation_episodes)
+        marks = set(np.linspace(0, count, self.config.evaluations + 1).round().astype(int).tolist())
+        if progress is None:
+            progress = self._begin(keys, exam)
+            yield progress
+        learner, best, best_return = progress.learner, progress.best, progress.best_return
+        for iteration in range(int(learner.iteration[0]), count):
+            learner, metrics = self.iterate_many(learner)
+            held_out = None
+            if iteration + 1 in marks:
+                held_out = np.asarray(self.held_out(learner.brain, exam)).mean(-1)
+                best = keep_better(held_out > best_return, learner.brain, best)
+                best_return = np.maximum(held_out, best_return)
+            steps = (iteration + 1) * batch
+            yield Progress(learner, steps, jax.device_get(metrics), held_out, best, best_return)
+
+    def place(self, learner: Learner) -> Learner:
+        """Stacked learners where `iterate_many` wants them: the worlds spread, all else on every device."""
+        spec = Learner(P(), P(), P(None, devices.WORLDS), P(), P())  # type: ignore[arg-type]
+        shardings = jax.tree.map(lambda s: NamedSharding(self.mesh, s), spec, is_leaf=lambda s: isinstance(s, P))
+        return Learner(*[jax.device_put(part, to) for part, to in zip(learner, shardings, strict=True)])
+
+    def _begin(self, keys: Key, exam: Key) -> Progress:
+        learner = self.place(jax.jit(jax.vmap(self.init))(keys))
+        held_out = np.asarray(self.held_out(learner.brain, exam)).mean(-1)
+        return Progress(learner, 0, {}, held_out, learner.brain, held_out)
+
+
+def strong(x: Array) -> Array:
+    """The same array with a firm type: one that follows its context would compile everything twice."""
+    return x if jnp.issubdtype(x.dtype, jax.dtypes.prng_key) else jax.lax.convert_element_type(x, x.dtype)
+
+
+def keep_better(better: np.ndarray, new: Any, old: Any) -> Any:
+    """Leaf by leaf, the new rows where they are better."""
+
+    def choose(a: Array, b: Array) -> Array:
+        return jnp.where(better.reshape(-1, *[1] * (a.ndim - 1)), a, b)
+
+    return jax.tree.map(choose, new, old)
+
+
+def iterate(ppo: PPO, learner: Learner) -> tuple[Learner, dict[str, Array]]:
+    """One iteration on one device's share of the worlds; gradients and statistics are shared by all."""
+    key, local = jax.random.split(learner.key)
+    local = jax.random.fold_in(local, jax.lax.axis_index(devices.WORLDS))
+    play_key, shuffle_key = jax.random.split(local)
+    worlds, played, last_value = play(ppo, play_key, learner.brain, learner.worlds)
+    advantage = advantages(played, last_value, ppo.discount, ppo.config.trace)
+    target = advantage + played.value
+    brain = learner.brain
+    if ppo.config.normalise_values:
+        brain = rescaled(brain, brain.values.merge(*moments(target, played.live)))
+    brain, optimiser, metrics = improve(ppo, shuffle_key, brain, learner.optimiser, played, advantage, target)
+    if ppo.config.normalise_inputs:
+        brain = brain._replace(inputs=brain.inputs.merge(*moments(played.inputs, played.live)))
+    return Learner(brain, optimiser, worlds, key, learner.iteration + 1), {**metrics, **told(played)}
+
+
+def play(ppo: PPO, key: Key, brain: Brain, worlds: World) -> tuple[World, Played, Array]:
+    """Every world `length` steps on, with exploration noise."""
+    network = brain.network
+    count = worlds.over.shape[0]
+
+    def look(worlds: World) -> tuple[Array, Array]:
+        inputs = jax.vmap(partial(ppo.agent.inputs, ppo.mdp))(worlds.situation)
+        return inputs, brain.values.restore(network.value(brain.inputs.normalise(inputs)))
+
+    def body(carry: tuple[World, Array, Array], key: Key) -> tuple[tuple[World, Array, Array], Played]:
+        worlds, inputs, value = carry
+        noise_key, step_key = jax.random.split(key)
+        mean = network.actor(brain.inputs.normalise(inputs))
+        raw = mean + jnp.exp(network.log_std) * jax.random.normal(noise_key, mean.shape)
+        actions = jax.vmap(ppo.agent.compose)(worlds.situation, raw)
+        following, outcome = jax.vmap(ppo.mdp.step)(jax.random.split(step_key, count), worlds, actions)
+        probability = log_prob(raw, mean, network.log_std)
+        earned = outcome.reward + outcome.bonus
+        live = ~worlds.over
+        played = Played(
+            inputs, raw, probability, value, earned, outcome.done, outcome.over, live, following.score
+        )
+        return (following, *look(following)), played
+
+    first = (worlds, *look(worlds))
+    (worlds, _, last_value), played = jax.lax.scan(body, first, jax.random.split(key, ppo.config.length))
+    return worlds, played, last_value
+
+
+def advantages(played: Played, last_value: Array, discount: float, trace: float) -> Array:
+    """Generalised advantage estimates, backwards once.
+
+    After a step that ended its episode the next recorded value is that of the last situation, because the fresh
+    start comes a step later: it is used after a time-out and not after a true end.
+    """
+
+    def body(carry: tuple[Array, Array], step: tuple[Array, ...]) -> tuple[tuple[Array, Array], Array]:
+        following, next_value = carry
+        reward, value, done, over = step
+        surprise = reward + discount * (1 - done) * next_value - value
+        advantage = surprise + discount * trace * (1 - over) * following
+        return (advantage, value), advantage
+
+    steps = (played.reward, played.value, played.done.astype(jnp.float32), played.over.astype(jnp.float32))
+    _, advantage = jax.lax.scan(body, (jnp.zeros_like(last_value), last_value), steps, reverse=True)
+    return advantage
+
+
+def everywhere(x: Any) -> Any:
+    """The mean over all devices, as one message."""
+    vector, unravel = ravel_pytree(x)
+    return unravel(jax.lax.pmean(vector, devices.WORLDS))
+
+
+def moments(x: Array, live: Array) -> tuple[Array, Array, Array]:
+    """Mean, variance and count of the live entries over time, worlds and devices."""
+    weight = live.reshape(*live.shape, *[1] * (x.ndim - 2)).astype(jnp.float32)
+    count = jax.lax.psum(weight.sum(), devices.WORLDS)
+    mean = jax.lax.psum((weight * x).sum((0, 1)), devices.WORLDS) / count
+    variance = jax.lax.psum((weight * (x - mean) ** 2).sum((0, 1)), devices.WORLDS) / count
+    return mean, variance, count
+
+
+def rescaled(brain: Brain, values: Normaliser) -> Brain:
+    """The same value function in new units (PopArt: van Hasselt et al., 2016)."""
+    old, critic = brain.values, brain.network.critic
+    weight = critic.weights[-1] * old.std / values.std
+    bias = (critic.biases[-1] * old.std + old.mean - values.mean) / values.std
+    critic = eqx.tree_at(lambda c: (c.weights[-1], c.biases[-1]), critic, (weight, bias))
+    return Brain(eqx.tree_at(lambda n: n.critic, brain.network, critic), brain.inputs, values)
+
+
+class Minibatch(NamedTuple):
+    inputs: Array
+    raw: Array
+    log_prob: Array
+    advantage: Array
+    target: Array
+    weight: Array
+
+
+def loss(network: ActorCritic, batch: Minibatch, config: Config) -> tuple[Array, dict[str, Array]]:
+    """The clipped surrogate, the value error and the entropy; steps without weight do not count."""
+    mean = network.actor(batch.inputs)
+    change = log_prob(batch.raw, mean, network.log_std) - batch.log_prob
+    ratio = jnp.exp(change)
+    clipped = jnp.clip(ratio, 1 - config.clip, 1 + config.clip)
+    surrogate = jnp.minimum(ratio * batch.advantage, clipped * batch.advantage)
+    error = 0.5 * (network.value(batch.inputs) - batch.target) ** 2
+    entropy = network.log_std.sum()
+    average = lambda x: (x * batch.weight).sum() / jnp.maximum(batch.weight.sum(), 1)  # noqa: E731
+    policy_loss, value_loss = -average(surrogate), average(error)
+    total = policy_loss + config.value_weight * value_loss - config.entropy_weight * entropy
+    kl = average(ratio - 1 - change)  # Schulman's low-variance estimate
+    share_clipped = average((jnp.abs(ratio - 1) > config.clip).astype(jnp.float32))
+    return total, {"policy_loss": policy_loss, "value_loss": value_loss, "kl": kl, "clipped": share_clipped}
+
+
+def improve(
+    ppo: PPO, key: Key, brain: Brain, optimiser: Any, played: Played, advantage: Array, target: Array
+) -> tuple[Brain, Any, dict[str, Array]]:
+    """Epochs of minibatches on what was played."""
+    config = ppo.config
+    mean, variance, _ = moments(advantage, played.live)
+    whole = Minibatch(
+        brain.inputs.normalise(played.inputs),
+        played.raw,
+        played.log_prob,
+        (advantage - mean) / jnp.sqrt(variance + 1e-8),
+        brain.values.normalise(target),
+        played.live.astype(jnp.float32),
+    )
+    whole = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), whole)
+
+    def update(carry: tuple, batch: Minibatch) -> tuple[tuple, dict[str, Array]]:
+        network, state, stopped = carry
+        gradient, metrics = jax.grad(loss, has_aux=True)(network, batch, config)
+        gradient, metrics = everywhere((gradient, metrics))
+        change, new_state = ppo.optimiser.update(gradient, state)
+        new = (optax.apply_updates(network, change), new_state)
+        if config.target_kl is not None:
+            stopped = stopped | (metrics["kl"] > config.target_kl)
+            new = jax.tree.map(lambda a, b: jnp.where(stopped, a, b), (network, state), new)
+        return (*new, stopped), metrics
+
+    def epoch(carry: tuple, key: Key) -> tuple[tuple, dict[str, Array]]:
+        order = jax.random.permutation(key, whole.weight.shape[0])
+        batches = jax.tree.map(lambda x: x[order].reshape(config.minibatches, -1, *x.shape[1:]), whole)
+        return jax.lax.scan(update, carry, batches)
+
+    first = (brain.network, optimiser, jnp.bool_(False))
+    (network, optimiser, _), metrics = jax.lax.scan(epoch, first, jax.random.split(key, config.epochs))
+    return brain._replace(network=network), optimiser, jax.tree.map(jnp.mean, metrics)
+
+
+def told(played: Played) -> dict[str, Array]:
+    """How the episodes that ended in this iteration went, exploration included."""
+    ended = jax.lax.psum(played.over.sum(), devices.WORLDS)
+    total = jax.lax.psum((played.over * played.score).sum(), devices.WORLDS)
+    return {"episodes": ended, "return": total / jnp.maximum(ended, 1)}

@@ -1,0 +1,24 @@
+"""The problems by name. Each file reads in the same order: constants, state, problem, expert, builder, drawing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from seerax.core import BeliefMDP
+from seerax.errors import unknown
+from seerax.problems import maze, tiger, tree
+
+PROBLEMS: dict[str, Callable[[], BeliefMDP]] = {"maze4": maze.maze4, "tree": tree.tree, "tiger": tiger.tiger}
+
+ABOUT = {
+    "maze4": "find out which of four goals in a maze is the active one; sensing its distance costs 1",
+    "tree": "one leaf of a binary tree holds gold, the others a tiger; sensing at the root tells which",
+    "tiger": "listen as long as it pays, then open the door without the tiger",
+}
+
+
+def make(name: str) -> BeliefMDP:
+    """The belief MDP of a problem: problem, filter, experts' ensemble and expert."""
+    if name not in PROBLEMS:
+        raise unknown("problem", name, PROBLEMS)
+    return PROBLEMS[name]()

@@ -1,0 +1,214 @@
+"""Latent-goal mazes: a point mass must find out which goal is active. Reaching a wrong one is costly.
+
+Maze4 follows the paper's appendix; what the paper leaves out (body, walls, goals, radii, noise) are the constants of
+the authors' code. See docs/problems.md.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from seerax import advice
+from seerax.core import Action, BeliefMDP, Expert, Key, Latent, Situation, State, Step
+from seerax.filters import Categorical
+from seerax.planning import Flow, FlowPlanner
+
+# ---- constants ---------------------------------------------------------------------------------------------------
+
+MAZE4_GOALS = np.array([(-0.25, 0.3), (1.2, 1.2), (1.2, 0.6), (0.25, 0.8)])
+MAZE4_WALLS = np.array(
+    [
+        [(-0.5, -0.5), (-0.5, 0.5)],
+        [(0.5, 0.5), (0.5, 1.5)],
+        [(-0.5, 0.5), (0.5, 0.5)],
+        [(-1.0, -1.0), (0.5, -1.0)],
+        [(1.0, -0.95), (1.0, 1.0)],
+        [(0.0, -1.0), (0.0, 1.0)],
+        [(-1.0, -1.0), (-1.0, 1.0)],
+    ]
+)
+
+
+@dataclass(frozen=True)
+class Body:
+    """mass * dv/dt = gear * u - damping * v on each axis, for u in [-1, 1]."""
+
+    mass: float
+    gear: float
+    damping: float
+    seconds: float  # one step
+    substeps: int  # contacts are resolved this often in a step
+    contact: float  # centre to a wall's centre line
+
+
+MAZE4_BODY = Body(mass=0.5336, gear=2.0, damping=0.1, seconds=0.05, substeps=5, contact=0.0849)
+
+# ---- state -------------------------------------------------------------------------------------------------------
+
+
+class MazeState(NamedTuple):
+    position: Array
+    velocity: Array
+    reading: Array  # sensed distance to the active goal, 0 if not sensed
+    sensed: Array
+
+
+# ---- problem -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Maze:
+    """The latent is the active goal's position. Action: two thrusts, and sensing if the third is positive."""
+
+    goals: Array  # [k, 2]
+    walls: Array  # [m, 2 (ends), 2]
+    body: Body
+    half: float  # the arena is [-half, half]^2
+    start_low: tuple[float, float]
+    start_high: tuple[float, float]
+    noise: float  # std of a reading, per metre of true distance
+    sensing_cost: float
+    right_radius: float
+    wrong_radius: float
+    wrong_cost: float
+    wrong_ends: bool  # does reaching a wrong goal end the episode?
+    horizon: int
+    reward: float = 500.0
+    discount: float = 1.0
+    action_low: tuple[float, ...] = (-1.0, -1.0, -1.0)
+    action_high: tuple[float, ...] = (1.0, 1.0, 1.0)
+
+    def prior(self, key: Key) -> Latent:
+        return jax.random.choice(key, self.goals)
+
+    def reset(self, key: Key, latent: Latent) -> MazeState:
+        low, high = jnp.asarray(self.start_low), jnp.asarray(self.start_high)
+        position = jax.random.uniform(key, (2,), minval=low, maxval=high)
+        return MazeState(position, jnp.zeros(2), jnp.float32(0), jnp.bool_(False))
+
+    def step(self, key: Key, state: MazeState, action: Action, latent: Latent) -> Step:
+        position, velocity = self._move(state.position, state.velocity, action[:2])
+        sensed = self.senses(state, action)
+        true = jnp.linalg.norm(latent - position)
+        reading = true + self.noise * true * jax.random.normal(key)
+        right, wrong = self._arrived(position, latent)
+        reward = jnp.where(right & ~wrong, self.reward, 0.0) - wrong * self.wrong_cost - sensed * self.sensing_cost
+        done = (right & ~wrong) | (wrong & self.wrong_ends)
+        return Step(MazeState(position, velocity, jnp.where(sensed, reading, 0.0), sensed), reward, done)
+
+    def features(self, state: MazeState) -> Array:
+        """Position, velocity, offsets to all goals, and the reading (0 without sensing)."""
+        offsets = (self.goals - state.position).ravel()
+        return jnp.concatenate([state.position, state.velocity, offsets, state.reading[None]])
+
+    def senses(self, state: State, action: Action) -> Array:
+        return action[2] > 0
+
+    def with_sensing(self, action: Action, on: Array) -> Action:
+        """A small vote for or against sensing, which a residual can easily overrule."""
+        return action.at[2].set(jnp.where(on, 0.1, -0.1))
+
+    def succeeded(self, state: MazeState, latent: Latent, done: Array) -> Array:
+        right, wrong = self._arrived(state.position, latent)
+        return right & ~wrong
+
+    def log_likelihood(self, state: State, action: Action, next_state: MazeState, latent: Latent) -> Array:
+        """Of the reading if the goal were here: each hypothesis has its own distance and so its own std."""
+        distance = jnp.linalg.norm(latent - next_state.position)
+        std = self.noise * distance
+        log_pdf = -0.5 * ((next_state.reading - distance) / std) ** 2 - jnp.log(std)
+        return jnp.where(next_state.sensed, log_pdf, 0.0)
+
+    def _arrived(self, position: Array, latent: Latent) -> tuple[Array, Array]:
+        """(at the active goal, at a wrong one)"""
+        distance = jnp.linalg.norm(self.goals - position, axis=-1)
+        active = (self.goals == latent).all(-1)
+        right = (active & (distance < self.right_radius)).any()
+        return right, (~active & (distance < self.wrong_radius)).any()
+
+    def _move(self, position: Array, velocity: Array, thrust: Array) -> tuple[Array, Array]:
+        """Exact integration of the body between contacts, contacts without bounce or friction."""
+        body = self.body
+        rate, dt = body.damping / body.mass, body.seconds / body.substeps
+        decay = float(np.exp(-rate * dt))
+        terminal = body.gear / body.damping * thrust
+
+        def substep(_: int, moving: tuple[Array, Array]) -> tuple[Array, Array]:
+            position, velocity = moving
+            drift = velocity - terminal
+            position = position + terminal * dt + drift * (1 - decay) / rate
+            velocity = terminal + drift * decay
+            for _ in range(2):  # twice, for corners
+                position, velocity = self._push_out(position, velocity)
+            inside = jnp.clip(position, -self.half, self.half)
+            return inside, jnp.where(inside == position, velocity, 0.0)
+
+        return jax.lax.fori_loop(0, body.substeps, substep, (position, velocity))
+
+    def _push_out(self, position: Array, velocity: Array) -> tuple[Array, Array]:
+        """Out of the wall that is entered deepest; the speed into it is lost."""
+        start, along = self.walls[:, 0], self.walls[:, 1] - self.walls[:, 0]
+        offset = position - start
+        share = jnp.clip((offset * along).sum(-1) / (along**2).sum(-1), 0, 1)
+        apart = offset - share[:, None] * along
+        distance = jnp.sqrt((apart**2).sum(-1) + 1e-12)
+        nearest = jnp.argmin(distance)
+        normal = apart[nearest] / distance[nearest]
+        depth = self.body.contact - distance[nearest]
+        hit = depth > 0
+        position = position + jnp.where(hit, depth, 0.0) * normal
+        velocity = velocity - jnp.where(hit, jnp.minimum(velocity @ normal, 0.0), 0.0) * normal
+        return position, velocity
+
+    def draw(self, ax: Any, situation: Situation, action: Action, latent: Latent) -> None:
+        raise NotImplementedError
+
+
+# ---- expert ------------------------------------------------------------------------------------------------------
+
+
+def flow_expert(maze: Maze, speed: float, gain: float, margin: float) -> Expert:
+    """Follows the shortest path to its goal at a steady speed, unaware of what other goals cost. Never senses."""
+    planner = FlowPlanner(np.asarray(maze.walls), margin, maze.half)
+
+    def act(state: MazeState, flow: Flow) -> Action:
+        wanted = speed * planner.towards(state.position, flow)
+        thrust = gain * (wanted - state.velocity)
+        return jnp.append(thrust / jnp.maximum(1.0, jnp.abs(thrust).max()), -0.1)
+
+    return advice.tabulated(Expert(lambda goal: planner.plan(np.asarray(goal)), act), maze.goals)
+
+
+# ---- builder -----------------------------------------------------------------------------------------------------
+
+
+def belief_mdp(maze: Maze, expert: Expert) -> BeliefMDP:
+    """Belief over the goals, the belief-weighted sum of experts, sensing with probability 0.5."""
+    filter = Categorical(maze.goals, maze.log_likelihood)
+    ensemble = advice.sometimes(maze, advice.weighted(filter, expert))
+    return BeliefMDP(maze, filter, ensemble, expert)
+
+
+def maze4() -> BeliefMDP:
+    maze = Maze(
+        goals=jnp.asarray(MAZE4_GOALS, jnp.float32),
+        walls=jnp.asarray(MAZE4_WALLS, jnp.float32),
+        body=MAZE4_BODY,
+        half=1.4,
+        start_low=(-0.5, -1.3),
+        start_high=(0.5, -1.3),
+        noise=1 / (1.8 * 2**0.5),
+        sensing_cost=1.0,
+        right_radius=0.2,
+        wrong_radius=0.3,
+        wrong_cost=500.0,
+        wrong_ends=True,
+        horizon=500,
+    )
+    return belief_mdp(maze, flow_expert(maze, speed=1.0, gain=3.0, margin=0.12))

@@ -1,0 +1,146 @@
+"""The paper's tree (appendix): one leaf of a binary tree holds gold, all others a tiger; sensing at the root tells which.
+
+It shows the gap between Bayes-optimality and posterior sampling, in one episode or in several on the same tree.
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from seerax import advice
+from seerax.core import Action, BeliefMDP, Expert, Key, Latent, Situation, State, Step, select
+from seerax.filters import Categorical
+
+# ---- constants ---------------------------------------------------------------------------------------------------
+
+GO_LEFT, GO_RIGHT, SENSE = 0, 1, 2
+GOLD, TIGER, SENSING_COST = 100.0, -10.0, 0.1
+
+# ---- state -------------------------------------------------------------------------------------------------------
+
+
+class TreeState(NamedTuple):
+    """Turns are -1 for left and +1 for right, 0 where unknown."""
+
+    path: Array  # [depth]: the turns taken in this round
+    level: Array  # how many
+    round: Array  # how many rounds are behind
+    reading: Array  # [depth]: the way to the gold, if just sensed
+    leaf: Array  # [depth]: the leaf just reached, if any
+    found: Array  # it held the gold
+
+
+# ---- problem -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Tree:
+    """The latent is the way to the gold, [depth] turns. The action holds one vote each for left, right, sense.
+
+    Sensing is possible at the root only; elsewhere its votes do not count. `rounds` walks share one latent.
+    """
+
+    depth: int = 4
+    rounds: int = 1
+    discount: float = 1.0
+    action_low: tuple[float, ...] = (-10.0,) * 3
+    action_high: tuple[float, ...] = (10.0,) * 3
+
+    @property
+    def horizon(self) -> int:
+        return self.rounds * (self.depth + 1) + 5
+
+    def prior(self, key: Key) -> Latent:
+        return jax.random.rademacher(key, (self.depth,), jnp.float32)
+
+    def reset(self, key: Key, latent: Latent) -> TreeState:
+        nothing = jnp.zeros(self.depth)
+        return TreeState(nothing, jnp.int32(0), jnp.int32(0), nothing, nothing, jnp.bool_(False))
+
+    def step(self, key: Key, state: TreeState, action: Action, latent: Latent) -> Step:
+        senses = self.senses(state, action)
+        nothing = jnp.zeros(self.depth)
+        sensed = state._replace(reading=latent, leaf=nothing, found=jnp.bool_(False))
+        walked = self._walk(state, jnp.where(action[GO_RIGHT] > action[GO_LEFT], 1.0, -1.0), latent)
+        state = select(senses, sensed, walked)
+        arrived = (state.leaf != 0).any()
+        reward = jnp.where(arrived, jnp.where(state.found, GOLD, TIGER), 0.0) - senses * SENSING_COST
+        return Step(state, reward, state.round == self.rounds)
+
+    def features(self, state: TreeState) -> Array:
+        scalars = jnp.stack([state.level / self.depth, state.found.astype(jnp.float32)])
+        return jnp.concatenate([state.path, state.reading, scalars])
+
+    def senses(self, state: State, action: Action) -> Array:
+        return (jnp.argmax(action) == SENSE) & (state.level == 0)
+
+    def with_sensing(self, action: Action, on: Array) -> Action:
+        """A vote for sensing just above, or just below, any expert's."""
+        return action.at[SENSE].set(jnp.where(on, 1.1, -1.1))
+
+    def succeeded(self, state: TreeState, latent: Latent, done: Array) -> Array:
+        """In its last round."""
+        return done & state.found
+
+    def log_likelihood(self, state: State, action: Action, next_state: TreeState, latent: Latent) -> Array:
+        """Sensing and leaves tell the truth."""
+        read, arrived = (next_state.reading != 0).any(), (next_state.leaf != 0).any()
+        contradicts_reading = read & (next_state.reading != latent).any()
+        contradicts_leaf = arrived & ((next_state.leaf == latent).all() != next_state.found)
+        return jnp.where(contradicts_reading | contradicts_leaf, -jnp.inf, 0.0)
+
+    def _walk(self, state: TreeState, turn: Array, latent: Latent) -> TreeState:
+        path, level = state.path.at[state.level].set(turn), state.level + 1
+        arrived = level == self.depth
+        nothing = jnp.zeros(self.depth)
+        return TreeState(
+            path=jnp.where(arrived, nothing, path),
+            level=jnp.where(arrived, 0, level),
+            round=state.round + arrived,
+            reading=nothing,
+            leaf=jnp.where(arrived, path, nothing),
+            found=arrived & (path == latent).all(),
+        )
+
+    def draw(self, ax: Any, situation: Situation, action: Action, latent: Latent) -> None:
+        raise NotImplementedError
+
+
+# ---- expert ------------------------------------------------------------------------------------------------------
+
+
+def walking_expert() -> Expert:
+    """Told the way, votes for its next turn. Never senses."""
+
+    def act(state: TreeState, way: Latent) -> Action:
+        turn = way[state.level]
+        return jnp.array([-turn, turn, -1.1])
+
+    return Expert(plan=lambda way: way, act=act)
+
+
+# ---- builder -----------------------------------------------------------------------------------------------------
+
+
+def leaves(depth: int) -> Array:
+    """All ways, [2^depth, depth], from left to right."""
+    return jnp.array(list(itertools.product([-1.0, 1.0], repeat=depth)))
+
+
+def tree(depth: int = 4, rounds: int = 1) -> BeliefMDP:
+    problem = Tree(depth, rounds)
+    filter = Categorical(leaves(depth), problem.log_likelihood)
+    ensemble = advice.sometimes(problem, advice.weighted(filter, walking_expert()))
+    return BeliefMDP(problem, filter, ensemble, walking_expert())
+
+
+def posterior_sampling(mdp: BeliefMDP) -> BeliefMDP:
+    """One draw from the posterior for every round, followed to its leaf (the paper's PSRL)."""
+    sampled = advice.sampled(mdp.filter, walking_expert(), per=lambda state: state.round)
+    return mdp.advised_by(sampled)

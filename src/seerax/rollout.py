@@ -1,0 +1,176 @@
+"""Playing episodes: recorded in full for pictures, or summed up for statistics."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.sharding import PartitionSpec as P
+
+from seerax import devices
+from seerax.advice import Clairvoyant
+from seerax.core import Action, BeliefMDP, Key, Policy, Situation, World, select
+
+BATCH = 4096  # episodes played side by side in an evaluation
+
+
+class Episode(NamedTuple):
+    """One episode as it was lived; every field is an array over its steps, `latent` too."""
+
+    latent: Any
+    situation: Situation
+    action: Array
+    reward: Array
+    score: Array  # return including this step
+    over: Array
+
+
+class Tally(NamedTuple):
+    """What is counted of an episode."""
+
+    score: Array
+    length: Array
+    sensed: Array  # steps that sensed
+    done: Array  # ended by the task, not by the clock
+    success: Array
+
+
+def act(policy: Policy | Clairvoyant, key: Key, world: World) -> Action:
+    if isinstance(policy, Clairvoyant):
+        return policy(key, world)
+    return policy(key, world.situation)
+
+
+def episode_key(key: Key, time: Array | int) -> tuple[Key, Key]:
+    """Keys for (policy, world) at one step. They hang on the episode's key alone, so policies can be paired."""
+    first, second = jax.random.split(jax.random.fold_in(key, time + 1))
+    return first, second
+
+
+def start(mdp: BeliefMDP, key: Key) -> World:
+    return mdp.reset(jax.random.fold_in(key, 0))
+
+
+def senses(mdp: BeliefMDP, world: World, action: Action) -> Array:
+    test = getattr(mdp.problem, "senses", None)
+    return test(world.situation.state, mdp.clip(action)) if test else jnp.bool_(False)
+
+
+def succeeded(mdp: BeliefMDP, world: World, done: Array) -> Array:
+    test = getattr(mdp.problem, "succeeded", None)
+    return test(world.situation.state, world.latent, done) if test else jnp.bool_(False)
+
+
+def tally(mdp: BeliefMDP, policy: Policy | Clairvoyant, keys: Key) -> Tally:
+    """Play one episode per key, side by side, until the last is over."""
+
+    def one(key: Key, world: World, sensed: Array, done: Array, time: Array) -> tuple[World, Array, Array]:
+        policy_key, world_key = episode_key(key, time)
+        action = act(policy, policy_key, world)
+        following, outcome = mdp.step(world_key, world, action)
+        after = (following, sensed + senses(mdp, world, action), outcome.done)
+        return select(world.over, (world, sensed, done), after)
+
+    def body(carry: tuple) -> tuple:
+        time, *lives = carry
+        return (time + 1, *jax.vmap(one, (0, 0, 0, 0, None))(keys, *lives, time))
+
+    count = keys.shape[0]
+    worlds = jax.vmap(partial(start, mdp))(keys)
+    first = (jnp.int32(0), worlds, jnp.zeros(count), jnp.zeros(count, bool))
+    _, worlds, sensed, done = jax.lax.while_loop(lambda carry: ~carry[1].over.all(), body, first)
+    success = jax.vmap(partial(succeeded, mdp))(worlds, done)
+    return Tally(worlds.score, worlds.time, sensed, done, success)
+
+
+@eqx.filter_jit
+def tally_sharded(mdp: BeliefMDP, policy: Any, keys: Key) -> Tally:
+    """`tally` with the episodes spread over the devices there are."""
+    arrays, static = eqx.partition(policy, eqx.is_array)
+    body = lambda arrays, keys: tally(mdp, eqx.combine(arrays, static), keys)  # noqa: E731
+    spread = P(devices.WORLDS)
+    mapped = jax.shard_map(
+        body, mesh=devices.mesh(keys.shape[0]), in_specs=(P(), spread), out_specs=spread, check_vma=False
+    )
+    return mapped(arrays, keys)
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Episodes summed up, without any information bonus."""
+
+    returns: np.ndarray
+    lengths: np.ndarray
+    sensed: np.ndarray
+    success: np.ndarray | None  # None: the problem does not say
+    senses: bool  # does the problem have a sensing action at all
+
+    @property
+    def mean(self) -> float:
+        return float(self.returns.mean())
+
+    @property
+    def stderr(self) -> float:
+        return float(self.returns.std(ddof=1) / np.sqrt(self.returns.size)) if self.returns.size > 1 else 0.0
+
+    def summary(self) -> dict[str, Any]:
+        """What `seerax evaluate --json` prints of it. Sensing is the share of all steps that sensed."""
+        margin = 1.96 * self.stderr
+        return {
+            "episodes": int(self.returns.size),
+            "mean": self.mean,
+            "stderr": self.stderr,
+            "ci95": [self.mean - margin, self.mean + margin],
+            "success": None if self.success is None else float(self.success.mean()),
+            "length": float(self.lengths.mean()),
+            "sensing": float(self.sensed.sum() / self.lengths.sum()) if self.senses else None,
+        }
+
+
+def evaluate(
+    key: Key,
+    mdp: BeliefMDP,
+    policy: Policy | Clairvoyant,
+    episodes: int = 1000,
+    progress: Callable[[int], None] = lambda played: None,
+) -> Evaluation:
+    """Fresh episodes; the i-th depends on the key and i alone, whatever the policy, batch or device."""
+    batch = min(episodes, BATCH)
+    tallies = []
+    for first in range(0, episodes, batch):
+        keys = jax.vmap(partial(jax.random.fold_in, key))(jnp.arange(first, first + batch))
+        tallies.append(jax.device_get(tally_sharded(mdp, policy, keys)))
+        progress(min(first + batch, episodes))
+    joined = jax.tree.map(lambda *parts: np.concatenate(parts)[:episodes], *tallies)
+    told = hasattr(mdp.problem, "succeeded")
+    success = joined.success if told else None
+    return Evaluation(joined.score, joined.length, joined.sensed, success, hasattr(mdp.problem, "senses"))
+
+
+@eqx.filter_jit
+def _record(key: Key, mdp: BeliefMDP, policy: Any) -> Episode:
+    def body(world: World, time: Array) -> tuple[World, Episode]:
+        policy_key, world_key = episode_key(key, time)
+        action = act(policy, policy_key, world)
+        following, outcome = mdp.step(world_key, world, action)
+        moment = Episode(world.latent, world.situation, mdp.clip(action), outcome.reward, following.score, world.over)
+        return select(world.over, world, following), moment
+
+    world, moments = jax.lax.scan(body, start(mdp, key), jnp.arange(mdp.problem.horizon))
+    nothing = jnp.zeros(mdp.action_size)
+    last = Episode(world.latent, world.situation, nothing, jnp.float32(0), world.score, world.over)
+    return jax.tree.map(lambda many, one: jnp.concatenate([many, one[None]]), moments, last)
+
+
+def record(key: Key, mdp: BeliefMDP, policy: Policy | Clairvoyant) -> Episode:
+    """One whole episode, its last situation included: episode i of `evaluate` has key fold_in(key, i)."""
+    episode = jax.device_get(_record(key, mdp, policy))
+    length = int(np.argmax(episode.over)) + 1 if episode.over.any() else len(episode.over)
+    return jax.tree.map(lambda leaf: leaf[:length], episode)
