@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from pathlib import Path
 
@@ -12,9 +13,12 @@ WORLDS = "worlds"  # the one data-parallel axis
 
 
 def prepare(devices: int | None = None, cache: bool = True) -> None:
-    """Make every host core a device and remember compiled programs. Call it before the first computation."""
-    count = devices or len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    jax.config.update("jax_num_cpu_devices", count)
+    """Make every host core a device and remember compiled programs.
+
+    Call it first: once JAX has computed something the number of devices is fixed, and stays as it is.
+    """
+    with contextlib.suppress(RuntimeError):
+        jax.config.update("jax_num_cpu_devices", devices or len(os.sched_getaffinity(0)))
     if cache:
         folder = Path(os.environ.get("SEERAX_CACHE", Path.home() / ".cache" / "seerax"))
         jax.config.update("jax_compilation_cache_dir", str(folder))

@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Iterable
 
 
-class Mistake(Exception):
+class Mistake(Exception):  # noqa: N818
     """Something the user can put right. The command line prints it and exits with 2."""
 
 

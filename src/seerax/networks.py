@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import NamedTuple
 
 import equinox as eqx
@@ -22,7 +23,7 @@ class MLP(eqx.Module):
         """Orthogonal weights of gain sqrt(2); `head_scale` 0 makes the output zero everywhere."""
         keys = jax.random.split(key, len(sizes) - 1)
         gains = [2.0**0.5] * (len(sizes) - 2) + [head_scale]
-        shapes = list(zip(sizes[:-1], sizes[1:], strict=True))
+        shapes = list(pairwise(sizes))
         orthogonal = jax.nn.initializers.orthogonal
         self.weights = [orthogonal(gain)(k, shape) for gain, k, shape in zip(gains, keys, shapes, strict=True)]
         self.biases = [jnp.zeros(size) for size in sizes[1:]]
@@ -61,7 +62,7 @@ class Normaliser(NamedTuple):
 
     mean: Array
     variance: Array
-    count: Array
+    weight: Array  # how many entries they stand for
 
     @staticmethod
     def init(*shape: int) -> Normaliser:
@@ -79,7 +80,7 @@ class Normaliser(NamedTuple):
 
     def merge(self, mean: Array, variance: Array, count: Array) -> Normaliser:
         """These statistics and a new batch's, as if computed over both at once (Chan et al.)."""
-        total = self.count + count
+        total = self.weight + count
         share = count / jnp.maximum(total, 1)
         delta = mean - self.mean
         merged = (1 - share) * self.variance + share * variance + share * (1 - share) * delta**2

@@ -29,9 +29,7 @@ def clearance(a: np.ndarray, b: np.ndarray, segments: np.ndarray) -> np.ndarray:
     """Smallest distance of each straight way a-b, [n], to any of the segments: 0 where they cross."""
     ways = np.stack([a, b], axis=1)
     ends = np.minimum(distance_to_segments(a, segments), distance_to_segments(b, segments)).min(-1)
-    tips = np.minimum(
-        distance_to_segments(segments[:, 0], ways), distance_to_segments(segments[:, 1], ways)
-    ).min(0)
+    tips = np.minimum(distance_to_segments(segments[:, 0], ways), distance_to_segments(segments[:, 1], ways)).min(0)
     return np.where(crosses(ways, segments).any(-1), 0.0, np.minimum(ends, tips))
 
 
@@ -39,7 +37,8 @@ def crosses(ways: np.ndarray, segments: np.ndarray) -> np.ndarray:
     """Do the straight ways [n, 2, 2] properly cross the segments [m, 2, 2]? [n, m]."""
 
     def side(p: np.ndarray, q: np.ndarray, r: np.ndarray) -> np.ndarray:
-        return np.sign((q[..., 0] - p[..., 0]) * (r[..., 1] - p[..., 1]) - (q[..., 1] - p[..., 1]) * (r[..., 0] - p[..., 0]))
+        u, v = q - p, r - p
+        return np.sign(u[..., 0] * v[..., 1] - u[..., 1] * v[..., 0])
 
     a, b = ways[:, None, 0], ways[:, None, 1]
     c, d = segments[None, :, 0], segments[None, :, 1]

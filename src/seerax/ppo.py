@@ -43,6 +43,7 @@ class Config:
     gradient_norm: float = 0.5  # longer gradients are shortened to this
     target_kl: float | None = None  # stop an iteration's updates beyond this divergence
     exploration: float | tuple[float, ...] = 1.0  # initial std of raw actions, one for all or one per dimension
+    exploration_end: float = 1.0  # a ceiling on that std falls linearly to this share of it
     hidden: tuple[int, ...] = (64, 64)  # layers of actor and critic
     normalise_inputs: bool = True  # by running mean and variance
     normalise_values: bool = True  # by running mean and variance of the value targets
@@ -72,6 +73,8 @@ class Config:
             yield f"trace must lie in [0, 1], not {self.trace}"
         if not np.all(np.asarray(self.exploration) > 0):
             yield f"exploration must be positive, not {self.exploration}"
+        if not 0 <= self.exploration_end <= 1:
+            yield f"exploration_end must lie in [0, 1], not {self.exploration_end}"
         if any(size < 1 for size in self.hidden):
             yield f"hidden layers must have at least one unit each, not {self.hidden}"
 
@@ -180,9 +183,7 @@ class PPO:
 
     def _compiled(self, body: Any, worlds: P) -> Any:
         spec = Learner(P(), P(), worlds, P(), P())  # type: ignore[arg-type]
-        return jax.jit(
-            jax.shard_map(body, mesh=self.mesh, in_specs=(spec,), out_specs=(spec, P()), check_vma=False)
-        )
+        return jax.jit(jax.shard_map(body, mesh=self.mesh, in_specs=(spec,), out_specs=(spec, P()), check_vma=False))
 
     def policy(self, brain: Brain, noisy: bool = False) -> LearnedPolicy:
         return LearnedPolicy(brain, self.mdp, self.agent, noisy)
@@ -265,6 +266,7 @@ def iterate(ppo: PPO, learner: Learner) -> tuple[Learner, dict[str, Array]]:
     if ppo.config.normalise_values:
         brain = rescaled(brain, brain.values.merge(*moments(target, played.live)))
     brain, optimiser, metrics = improve(ppo, shuffle_key, brain, learner.optimiser, played, advantage, target)
+    brain = quietened(ppo.config, brain, learner.iteration + 1)
     if ppo.config.normalise_inputs:
         brain = brain._replace(inputs=brain.inputs.merge(*moments(played.inputs, played.live)))
     return Learner(brain, optimiser, worlds, key, learner.iteration + 1), {**metrics, **told(played)}
@@ -289,9 +291,7 @@ def play(ppo: PPO, key: Key, brain: Brain, worlds: World) -> tuple[World, Played
         probability = log_prob(raw, mean, network.log_std)
         earned = outcome.reward + outcome.bonus
         live = ~worlds.over
-        played = Played(
-            inputs, raw, probability, value, earned, outcome.done, outcome.over, live, following.score
-        )
+        played = Played(inputs, raw, probability, value, earned, outcome.done, outcome.over, live, following.score)
         return (following, *look(following)), played
 
     first = (worlds, *look(worlds))
@@ -340,6 +340,16 @@ def rescaled(brain: Brain, values: Normaliser) -> Brain:
     bias = (critic.biases[-1] * old.std + old.mean - values.mean) / values.std
     critic = eqx.tree_at(lambda c: (c.weights[-1], c.biases[-1]), critic, (weight, bias))
     return Brain(eqx.tree_at(lambda n: n.critic, brain.network, critic), brain.inputs, values)
+
+
+def quietened(config: Config, brain: Brain, iteration: Array) -> Brain:
+    """Exploration held under its ceiling, so that in the end what was trained is what is deployed: the mean."""
+    share = 1 + (config.exploration_end - 1) * iteration / config.iterations
+    ceiling = jnp.log(jnp.asarray(config.exploration) * jnp.maximum(share, 1e-3))
+    log_std = brain.network.log_std
+    if config.exploration_end < 1:
+        log_std = jnp.minimum(log_std, ceiling)
+    return brain._replace(network=eqx.tree_at(lambda n: n.log_std, brain.network, log_std))
 
 
 class Minibatch(NamedTuple):

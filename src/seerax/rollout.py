@@ -13,10 +13,12 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from jax.sharding import PartitionSpec as P
+from scipy.stats import t as student
 
 from seerax import devices
 from seerax.advice import Clairvoyant
 from seerax.core import Action, BeliefMDP, Key, Policy, Situation, World, select
+from seerax.statistics import standard_error
 
 BATCH = 4096  # episodes played side by side in an evaluation
 
@@ -78,9 +80,9 @@ def tally(mdp: BeliefMDP, policy: Policy | Clairvoyant, keys: Key) -> Tally:
         after = (following, sensed + senses(mdp, world, action), outcome.done)
         return select(world.over, (world, sensed, done), after)
 
-    def body(carry: tuple) -> tuple:
-        time, *lives = carry
-        return (time + 1, *jax.vmap(one, (0, 0, 0, 0, None))(keys, *lives, time))
+    def body(carry: tuple[Array, Any, Array, Array]) -> tuple[Array, Any, Array, Array]:
+        time, worlds, sensed, done = carry
+        return (time + 1, *jax.vmap(one, (0, 0, 0, 0, None))(keys, worlds, sensed, done, time))
 
     count = keys.shape[0]
     worlds = jax.vmap(partial(start, mdp))(keys)
@@ -104,13 +106,13 @@ def tally_sharded(mdp: BeliefMDP, policy: Any, keys: Key) -> Tally:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Episodes summed up, without any information bonus."""
+    """Episodes summed up, without any information bonus. What a problem does not tell is None."""
 
     returns: np.ndarray
     lengths: np.ndarray
-    sensed: np.ndarray
-    success: np.ndarray | None  # None: the problem does not say
-    senses: bool  # does the problem have a sensing action at all
+    sensed: np.ndarray | None
+    success: np.ndarray | None
+    seeds: int = 1  # of the learner; the episodes come in as many equal parts
 
     @property
     def mean(self) -> float:
@@ -118,20 +120,37 @@ class Evaluation:
 
     @property
     def stderr(self) -> float:
-        return float(self.returns.std(ddof=1) / np.sqrt(self.returns.size)) if self.returns.size > 1 else 0.0
+        """Over episodes, or over seeds where there are several: then that is the larger uncertainty."""
+        units = self.returns if self.seeds == 1 else self.returns.reshape(self.seeds, -1).mean(-1)
+        return float(standard_error(units)) if units.size > 1 else 0.0
+
+    def interval(self) -> tuple[float, float]:
+        """95 %, by Student's t."""
+        units = self.returns.size if self.seeds == 1 else self.seeds
+        margin = float(student.ppf(0.975, max(units - 1, 1))) * self.stderr
+        return self.mean - margin, self.mean + margin
 
     def summary(self) -> dict[str, Any]:
         """What `seerax evaluate --json` prints of it. Sensing is the share of all steps that sensed."""
-        margin = 1.96 * self.stderr
         return {
             "episodes": int(self.returns.size),
             "mean": self.mean,
             "stderr": self.stderr,
-            "ci95": [self.mean - margin, self.mean + margin],
+            "ci95": list(self.interval()),
             "success": None if self.success is None else float(self.success.mean()),
             "length": float(self.lengths.mean()),
-            "sensing": float(self.sensed.sum() / self.lengths.sum()) if self.senses else None,
+            "sensing": None if self.sensed is None else float(self.sensed.sum() / self.lengths.sum()),
         }
+
+
+def joined(parts: list[Evaluation]) -> Evaluation:
+    """Evaluations of several seeds of one learner as one."""
+
+    def together(name: str) -> Any:
+        values = [getattr(part, name) for part in parts]
+        return None if values[0] is None else np.concatenate(values)
+
+    return Evaluation(together("returns"), together("lengths"), together("sensed"), together("success"), len(parts))
 
 
 def evaluate(
@@ -139,7 +158,7 @@ def evaluate(
     mdp: BeliefMDP,
     policy: Policy | Clairvoyant,
     episodes: int = 1000,
-    progress: Callable[[int], None] = lambda played: None,
+    progress: Callable[[int], None] = lambda episodes: None,
 ) -> Evaluation:
     """Fresh episodes; the i-th depends on the key and i alone, whatever the policy, batch or device."""
     batch = min(episodes, BATCH)
@@ -147,11 +166,11 @@ def evaluate(
     for first in range(0, episodes, batch):
         keys = jax.vmap(partial(jax.random.fold_in, key))(jnp.arange(first, first + batch))
         tallies.append(jax.device_get(tally_sharded(mdp, policy, keys)))
-        progress(min(first + batch, episodes))
-    joined = jax.tree.map(lambda *parts: np.concatenate(parts)[:episodes], *tallies)
-    told = hasattr(mdp.problem, "succeeded")
-    success = joined.success if told else None
-    return Evaluation(joined.score, joined.length, joined.sensed, success, hasattr(mdp.problem, "senses"))
+        progress(min(batch, episodes - first))
+    whole = jax.tree.map(lambda *parts: np.concatenate(parts)[:episodes], *tallies)
+    success = whole.success if hasattr(mdp.problem, "succeeded") else None
+    sensed = whole.sensed if hasattr(mdp.problem, "senses") else None
+    return Evaluation(whole.score, whole.length, sensed, success)
 
 
 @eqx.filter_jit

@@ -167,7 +167,7 @@ class Maze:
         return position, velocity
 
     def draw(self, ax: Any, situation: Situation, action: Action, latent: Latent) -> None:
-        raise NotImplementedError
+        draw_maze(self, ax, situation, action, latent)
 
 
 # ---- expert ------------------------------------------------------------------------------------------------------
@@ -212,3 +212,44 @@ def maze4() -> BeliefMDP:
         horizon=500,
     )
     return belief_mdp(maze, flow_expert(maze, speed=1.0, gain=3.0, margin=0.12))
+
+
+# ---- drawing -----------------------------------------------------------------------------------------------------
+
+AGENT_SHARE = 0.53  # of the contact distance; the rest is half a wall's thickness
+ARROW = 0.5  # length of full thrust
+
+
+def draw_maze(maze: Maze, ax: Any, situation: Situation, action: Action, latent: Latent) -> None:
+    """Goals as opaque as they are believed in, a star at the active one; a reading is a circle around the agent."""
+    state, belief, advised = situation
+    agent, radius = state.position, AGENT_SHARE * maze.body.contact
+    pen = draw_arena(maze, ax, np.exp(belief))
+    pen.star(latent + 0.7 * maze.right_radius, 11)
+    if state.sensed and state.reading > 0:
+        pen.ring(agent, float(state.reading), "sensing", 1.5, 0.45)
+    if maze.senses(state, action):
+        pen.ring(agent, 2 * radius, "sensing", 2.5)
+    pen.disc(agent, radius, "agent", name="agent")
+    pen.arrow(agent, ARROW * action[:2], 0.03, "action", radius)
+    pen.arrow(agent, ARROW * advised[:2], 0.012, "advice", radius)
+
+
+def draw_arena(maze: Maze, ax: Any, belief: np.ndarray | None = None) -> Any:
+    """Frame, goals and walls, and the pen they were drawn with. A goal's halo is where it counts if it is wrong."""
+    from seerax.problems.sketch import Pen  # matplotlib is for those who draw
+
+    goals, edge = np.asarray(maze.goals), maze.half + AGENT_SHARE * maze.body.contact
+    pen = Pen(ax)
+    pen.page(-edge - 0.02, edge + 0.02, -edge - 0.02, edge + 0.02)
+    pen = pen.inside(pen.box((-edge, -edge), 2 * edge, 2 * edge, "paper", "wall", round=0.06, line=2))
+    for goal in goals:
+        pen.disc(goal, maze.wrong_radius, "pale", 0.45)
+    for number, goal in enumerate(goals):
+        pen.disc(goal, maze.right_radius, "paper")
+        if belief is not None:
+            pen.disc(goal, maze.right_radius, "belief", float(belief[number]), "goal")
+        pen.ring(goal, maze.right_radius, "faint", 1.2)
+        pen.text(goal, str(number + 1), 9)
+    pen.capsules(np.asarray(maze.walls), (1 - AGENT_SHARE) * maze.body.contact, "wall")
+    return pen

@@ -74,7 +74,7 @@ class Tiger:
         return jnp.where(next_state.heard == SILENCE, 0.0, told)
 
     def draw(self, ax: Any, situation: Situation, action: Action, latent: Latent) -> None:
-        raise NotImplementedError
+        draw_tiger(self, ax, situation, action, latent)
 
 
 # ---- expert ------------------------------------------------------------------------------------------------------
@@ -97,3 +97,60 @@ def tiger(discount: float = 1.0) -> BeliefMDP:
     filter = Categorical(jnp.array([0.0, 1.0]), problem.log_likelihood)
     ensemble = advice.sometimes(problem, advice.weighted(filter, door_expert()))
     return BeliefMDP(problem, filter, ensemble, door_expert())
+
+
+# ---- drawing -----------------------------------------------------------------------------------------------------
+
+DOOR, WIDTH, HEIGHT = 0.62, 0.8, 1.1  # the doors' middles are at -DOOR and DOOR
+CHOICES = ("listen", "open left", "open right")
+
+
+def draw_tiger(tiger: Tiger, ax: Any, situation: Situation, action: Action, latent: Latent) -> None:
+    """The tiger at each door, as opaque as it is believed to be there; a star at the true one; sounds and votes."""
+    from seerax.problems.sketch import Pen, chances  # matplotlib is for those who draw
+
+    state, belief, advised = situation
+    pen = Pen(ax)
+    pen.page(-1.25, 1.25, -1.4, 1.1)
+    for side, chance in enumerate(chances(belief)):
+        draw_door(pen, side, chance, state.opened == OPEN_LEFT + side, side == latent)
+    if state.heard != SILENCE:
+        draw_roar(pen, state.heard - LEFT)
+    if action.any() and tiger.senses(state, action):
+        pen.ring((0, -0.55), 0.13, "sensing", 2.5)
+    pen.disc((0, -0.55), 0.08, "agent", name="agent")
+    draw_votes(pen, action, advised)
+
+
+def draw_door(pen: Any, side: int, chance: float, opened: bool, tiger_here: bool) -> None:
+    """Closed, it shows the belief; open, what is behind it."""
+    x, y = DOOR * (2 * side - 1), 0.3
+    corner = (x - WIDTH / 2, y - HEIGHT / 2)
+    pen.box(corner, WIDTH, HEIGHT, "wall" if opened else "paper", "wall", round=0.04, line=3)
+    if opened and not tiger_here:
+        pen.disc((x, y), 0.24, "belief")
+        pen.text((x, y), f"+{GOLD:g}", 13, weight="bold")
+    else:
+        pen.tiger((x, y), 0.27, 1.0 if opened else chance)
+    if not opened:
+        pen.ring((x - 0.3 * (2 * side - 1), y - 0.15), 0.035, "wall", 2)
+        pen.text((x, y - 0.44), f"{100 * chance:.0f} %", 10)
+    if tiger_here:
+        pen.star((x, y + HEIGHT / 2 + 0.1), 10)
+
+
+def draw_roar(pen: Any, side: int) -> None:
+    x, y = DOOR * (2 * side - 1), -0.22
+    for radius in (0.12, 0.2, 0.28):
+        pen.arc((x, y), radius, 270, "sensing", 2)
+
+
+def draw_votes(pen: Any, action: Action, advised: Action) -> None:
+    """One bar per choice, the action's beside the advice's; the longest is as long as there is room."""
+    most = max(1.0, float(abs(action).max()), float(abs(advised).max()))
+    for choice, words in enumerate(CHOICES):
+        x = 0.8 * (choice - 1)
+        pen.box((x - 0.12, -1.04), 0.14, 0.22 * float(action[choice]) / most, "action", "action", line=0)
+        pen.box((x + 0.05, -1.04), 0.06, 0.22 * float(advised[choice]) / most, "advice", "advice", line=0)
+        pen.lines([[(x - 0.2, -1.04), (x + 0.2, -1.04)]], "faint")
+        pen.text((x, -1.33), words, 9)

@@ -109,7 +109,7 @@ class Tree:
         )
 
     def draw(self, ax: Any, situation: Situation, action: Action, latent: Latent) -> None:
-        raise NotImplementedError
+        draw_tree(self, ax, situation, action, latent)
 
 
 # ---- expert ------------------------------------------------------------------------------------------------------
@@ -144,3 +144,75 @@ def posterior_sampling(mdp: BeliefMDP) -> BeliefMDP:
     """One draw from the posterior for every round, followed to its leaf (the paper's PSRL)."""
     sampled = advice.sampled(mdp.filter, walking_expert(), per=lambda state: state.round)
     return mdp.advised_by(sampled)
+
+
+# ---- drawing -----------------------------------------------------------------------------------------------------
+
+DROP = 1.5  # from the root to the leaves
+
+
+def draw_tree(tree: Tree, ax: Any, situation: Situation, action: Action, latent: Latent) -> None:
+    """Gold at each leaf, as opaque as it is believed to be there, a star at the true one; the way so far is bold."""
+    from seerax.problems.sketch import Pen, chances  # matplotlib is for those who draw
+
+    state, belief, advised = situation
+    size = min(0.075, 0.8 / 2**tree.depth)
+    pen = Pen(ax)
+    pen.page(-1.12, 1.12, -DROP - 0.3, 0.44)
+    draw_branches(pen, tree, state)
+    ways = itertools.product([-1.0, 1.0], repeat=tree.depth)
+    for way, chance in zip(ways, chances(belief), strict=True):
+        pen.disc(node(tree, way), size, "paper")
+        pen.disc(node(tree, way), size, "belief", chance, "leaf")
+        pen.ring(node(tree, way), size, "faint", 1)
+    draw_arrival(pen, tree, state, size)
+    x, y = node(tree, latent)
+    pen.star((x, y - size - 0.07), 10)
+    draw_walker(pen, tree, state, action, advised)
+
+
+def draw_branches(pen: Any, tree: Tree, state: TreeState) -> None:
+    """All ways, the one just sensed, and the one taken so far."""
+    ways = [way for level in range(tree.depth) for way in itertools.product([-1.0, 1.0], repeat=level + 1)]
+    pen.lines([[node(tree, way[:-1]), node(tree, way)] for way in ways], "pale", 1.5)
+    if state.reading.any():
+        pen.lines([[node(tree, state.reading[:level]) for level in range(tree.depth + 1)]], "sensing", 2, (0, (2, 2)))
+    taken = state.leaf if state.leaf.any() else state.path[: state.level]
+    pen.lines([[node(tree, taken[:level]) for level in range(len(taken) + 1)]], "agent", 3)
+
+
+def draw_arrival(pen: Any, tree: Tree, state: TreeState, size: float) -> None:
+    if not state.leaf.any():
+        return
+    x, y = node(tree, state.leaf)
+    prize = GOLD if state.found else TIGER
+    if not state.found:
+        pen.tiger((x, y), 1.2 * size)
+    pen.text((x, y - size - 0.19), f"{prize:+g}", 11, "ink" if state.found else "action", weight="bold")
+
+
+def draw_walker(pen: Any, tree: Tree, state: TreeState, action: Action, advised: Action) -> None:
+    draw_choice(pen, tree, state, action, "action", 0.03)
+    draw_choice(pen, tree, state, advised, "advice", 0.012)
+    pen.disc(node(tree, state.path[: state.level]), 0.06, "agent", name="agent")
+    if tree.rounds > 1:
+        pen.text((0, 0.34), f"walk {min(int(state.round) + 1, tree.rounds)} of {tree.rounds}", 10)
+
+
+def draw_choice(pen: Any, tree: Tree, state: TreeState, votes: Action, colour: str, width: float) -> None:
+    """A ring if the votes are for sensing, else an arrow to where they lead; nothing without votes."""
+    if not votes.any():
+        return
+    here = state.path[: state.level]
+    x, y = node(tree, here)
+    if tree.senses(state, votes):
+        ring, radius = ("sensing", 0.12) if colour == "action" else ("advice", 0.15)
+        pen.ring((x, y), radius, ring, 80 * width)
+        return
+    to_x, to_y = node(tree, [*here, 1.0 if votes[GO_RIGHT] > votes[GO_LEFT] else -1.0])
+    pen.arrow((x, y), (0.5 * (to_x - x), 0.5 * (to_y - y)), width, colour, 0.06)
+
+
+def node(tree: Tree, way: Any) -> tuple[float, float]:
+    """Where a sequence of turns leads from the root at (0, 0); the leaves spread evenly over (-1, 1)."""
+    return sum(float(turn) / 2 ** (level + 1) for level, turn in enumerate(way)), -DROP * len(way) / tree.depth

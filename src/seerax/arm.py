@@ -1,0 +1,160 @@
+"""A seven-joint arm: where it is, how its hand moves, and what it touches. One configuration; batching is vmap's."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+# ---- kinematics --------------------------------------------------------------------------------------------------
+
+FLANGE = 7  # the last frame
+ELBOW, WRIST = 4, 5  # the ends of the forearm
+
+
+class Frames(NamedTuple):
+    """Where every link is, in the world."""
+
+    axes: Array  # [7, 3]: what each joint turns about
+    origins: Array  # [8, 3]: where each joint turns, and the flange
+    hand: Array  # [3 (left, up, forward), 3]
+
+
+@dataclass(frozen=True, eq=False)
+class Arm:
+    """Denavit-Hartenberg: frame i follows from frame i-1 by Rot_z(q_i) Trans_z(d) Trans_x(a) Rot_x(alpha)."""
+
+    rows: np.ndarray  # [7, 3]: a, alpha, d
+    base: np.ndarray  # [3]: the shoulder
+    stand: np.ndarray  # [3 (x, y, z), 3]: the axes of the shoulder's frame, in the world
+    low: np.ndarray  # [7], rad
+    high: np.ndarray  # [7]
+    rest: np.ndarray  # [7]: the posture that the spare degree of freedom is pulled to
+    hold: np.ndarray  # [3 (left, up, forward), 3]: how the hand is held
+    grip: float  # from the flange to the point between the fingers
+    pull: float = 0.05  # share of the way to the rest posture in one step, where the hand allows it
+    position_slack: float = 1e-5  # m^2, against 1 rad^2 of every joint
+    orientation_slack: float = 0.3  # rad^2: the hand is turned if it cannot get there otherwise
+    fastest: float = 0.15  # rad a joint may turn in one step
+
+    def frames(self, joints: Array) -> Frames:
+        x, y, z = (jnp.asarray(axis, jnp.float32) for axis in self.stand)
+        origin = jnp.asarray(self.base, jnp.float32)
+        axes, origins = [], [origin]
+        for (a, alpha, d), angle in zip(self.rows, joints, strict=True):
+            axes.append(z)
+            x, y = jnp.cos(angle) * x + jnp.sin(angle) * y, jnp.cos(angle) * y - jnp.sin(angle) * x
+            origin = origin + d * z + a * x
+            y, z = np.cos(alpha) * y + np.sin(alpha) * z, np.cos(alpha) * z - np.sin(alpha) * y
+            origins.append(origin)
+        return Frames(jnp.stack(axes), jnp.stack(origins), jnp.stack([x, y, z]))
+
+    def point(self, frames: Frames) -> Array:
+        """The point between the fingers."""
+        return frames.origins[FLANGE] + self.grip * frames.hand[2]
+
+    def jacobian(self, frames: Frames) -> Array:
+        """[7, 6]: how fast the grip moves and turns with each joint."""
+        return jnp.concatenate([jnp.cross(frames.axes, self.point(frames) - frames.origins[:FLANGE]), frames.axes], 1)
+
+    def moved(self, joints: Array, by: Array) -> Array:
+        """The joints after one step that moves the grip by `by` and turns the hand to how it is held.
+
+        Damped least squares, read as conditioning a Gaussian: dq ~ N(d, W) with d towards the rest posture and W
+        vanishing at the joint limits; J dq = e is then observed with variance S:
+        dq = d + W J^T (J W J^T + S)^-1 (e - J d).
+        """
+        frames = self.frames(joints)
+        J = self.jacobian(frames).T
+        turn = 0.5 * jnp.cross(frames.hand, jnp.asarray(self.hold, jnp.float32)).sum(0)
+        e = jnp.concatenate([by, turn])
+        d = self.pull * (self.rest - joints)
+        W = 4 * (joints - self.low) * (self.high - joints) / (self.high - self.low) ** 2
+        S = jnp.diag(jnp.repeat(jnp.array([self.position_slack, self.orientation_slack]), 3))
+        step = d + W * (J.T @ jnp.linalg.solve((J * W) @ J.T + S, e - J @ d))
+        step = step / jnp.maximum(1.0, jnp.abs(step).max() / self.fastest)
+        return jnp.clip(joints + step, self.low, self.high)
+
+
+# ---- contacts ----------------------------------------------------------------------------------------------------
+
+
+class Capsules(NamedTuple):
+    """All points within a radius of a segment."""
+
+    ends: Array  # [n, 2, 3]
+    radius: Array  # [n]
+
+
+class Boxes(NamedTuple):
+    """All points within a radius of a box along the axes; a box without width is a point, segment or plate."""
+
+    low: Array  # [m, 3]
+    high: Array  # [m, 3]
+    radius: Array  # [m]
+
+
+def gaps(capsules: Capsules, boxes: Boxes) -> Array:
+    """[n, m]: the distance between surfaces; negative where they overlap.
+
+    Exact. Along a segment p + t v the squared distance to a box is convex, and half its slope, v . (p + t v - nearest),
+    is linear between the knots where the segment crosses the planes of the faces. So the best t lies where that slope
+    changes sign, between two neighbouring knots.
+    """
+    p, v = capsules.ends[:, None, 0], (capsules.ends[:, 1] - capsules.ends[:, 0])[:, None]  # [n, 1, 3]
+
+    def beyond(t: Array) -> Array:
+        point = p + t[..., None] * v
+        return point - jnp.clip(point, boxes.low, boxes.high)
+
+    safe = jnp.where(jnp.abs(v) < 1e-9, 1e-9, v)
+    crossings = jnp.concatenate([(boxes.low - p) / safe, (boxes.high - p) / safe], -1)  # [n, m, 6]
+    ends = jnp.broadcast_to(jnp.arange(2.0), (*crossings.shape[:-1], 2))
+    knots = jnp.concatenate([jnp.clip(crossings, 0, 1), ends], -1)
+    slope = jnp.stack([(beyond(knots[..., k]) * v).sum(-1) for k in range(8)], -1)
+    falling, rising = slope <= 0, slope >= 0
+    left, right = jnp.where(falling, knots, 0.0).max(-1), jnp.where(rising, knots, 1.0).min(-1)
+    down, up = jnp.where(falling, slope, -1e9).max(-1), jnp.where(rising, slope, 1e9).min(-1)
+    nearest = left + (right - left) * -down / jnp.maximum(up - down, 1e-12)
+    return jnp.linalg.norm(beyond(nearest), axis=-1) - capsules.radius[:, None] - boxes.radius
+
+
+# ---- the WAM -----------------------------------------------------------------------------------------------------
+
+WAM_ROWS = np.array(
+    [
+        (0.0, -np.pi / 2, 0.0),
+        (0.0, np.pi / 2, 0.0),
+        (0.045, -np.pi / 2, 0.55),
+        (-0.045, np.pi / 2, 0.0),
+        (0.0, -np.pi / 2, 0.3),
+        (0.0, np.pi / 2, 0.0),
+        (0.0, 0.0, 0.06),
+    ]
+)
+WAM_LOW = np.array([-2.6, -2.0, -2.8, -0.9, -4.76, -1.6, -3.0])
+WAM_HIGH = np.array([2.6, 2.0, 2.8, 3.1, 1.24, 1.6, 3.0])
+WAM_TOOL = 0.192  # from the wrist to the grip
+
+FOREARM_RADIUS = 0.05
+# Palm, two fingers on the right, a thumb on the left: both ends as (left, up, forward) from the wrist, then the radius.
+HAND = np.array(
+    [
+        [(0.0, 0.0, 0.0), (0.0, 0.0, 0.105)],
+        [(-0.05, 0.025, 0.147), (-0.085, 0.025, 0.25)],
+        [(-0.05, -0.025, 0.147), (-0.085, -0.025, 0.25)],
+        [(0.05, 0.0, 0.147), (0.085, 0.0, 0.25)],
+    ]
+)
+HAND_RADIUS = np.array([0.045, 0.012, 0.012, 0.012])
+
+
+def body(frames: Frames) -> Capsules:
+    """The forearm, the palm and the fingers of a WAM."""
+    wrist = frames.origins[WRIST]
+    forearm = jnp.stack([frames.origins[ELBOW], wrist])
+    hand = wrist + (HAND[..., None].astype(np.float32) * frames.hand).sum(-2)
+    return Capsules(jnp.concatenate([forearm[None], hand]), jnp.asarray([FOREARM_RADIUS, *HAND_RADIUS]))

@@ -1,0 +1,187 @@
+"""The command line: `seerax train maze4`, `seerax evaluate runs/maze4-brpo-seed0`, and so on."""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+from typing import Annotated, Any, Literal, Union
+
+import tyro
+from tyro.conf import Positional, arg, subcommand
+
+from seerax.errors import Mistake, unknown
+from seerax.ppo import Config
+
+
+@dataclass(frozen=True)
+class Problems:
+    """List the problems."""
+
+    def run(self) -> None:
+        from seerax import commands
+
+        commands.list_problems(self)
+
+
+@dataclass(frozen=True)
+class Train:
+    """Train an agent, then compare it with its experts on fresh episodes.
+
+    The settings shown are those of the problem and agent named on the command line.
+    """
+
+    problem: Annotated[Positional[str], arg(metavar="PROBLEM")]
+    """A name (see `seerax problems`), or MODULE:OBJECT for a problem of your own."""
+    agent: str = "brpo"
+    """brpo, brpo_without_belief, bpo or upmle."""
+    seed: int = 0
+    """The first seed."""
+    seeds: int = 1
+    """How many seeds to train side by side."""
+    steps: Annotated[int | None, arg(metavar="N")] = None
+    """Environment steps in all (instead of the setting below)."""
+    out: Annotated[Path | None, arg(metavar="PATH")] = None
+    """Folder of the run (default: runs/PROBLEM-AGENT-seedN)."""
+    resume: bool = False
+    """Continue the run in that folder."""
+    overwrite: bool = False
+    """Replace the run in that folder."""
+    scale: float | tuple[float, ...] = 1.0
+    """Of the network's raw output: one for all action dimensions, or one each."""
+    blend: Annotated[float | None, arg(metavar="W")] = None
+    """Instead of advice + scale * raw, act on (1 - w) * advice + w * raw."""
+    bonus: float = 0.0
+    """Epsilon of the information bonus while training."""
+    bonus_form: Literal["l1", "entropy"] = "l1"
+    """l1: the paper's change of belief. entropy: potential-based, which cannot change what is optimal."""
+    ppo: Config = field(default_factory=Config)
+
+    def run(self) -> None:
+        from seerax import commands
+
+        commands.train(self)
+
+
+@dataclass(frozen=True)
+class Evaluate:
+    """Play fresh episodes and tell how they went: mean return, interval, success, sensing, length."""
+
+    target: Annotated[Positional[str], arg(metavar="RUN|PROBLEM")]
+    """A run folder, a policy file, or a problem."""
+    agent: Annotated[str | None, arg(metavar="NAME")] = None
+    """With a problem: ensemble, clairvoyant, posterior_sampling, or a learned agent (the policy we ship)."""
+    episodes: int = 1000
+    seed: int = 0
+    json: bool = False
+    """Print one JSON object on standard output and nothing else there."""
+
+    def run(self) -> None:
+        from seerax import commands
+
+        commands.evaluate(self)
+
+
+@dataclass(frozen=True)
+class Check:
+    """Check a problem of your own against the laws every problem must obey."""
+
+    target: Annotated[Positional[str], arg(metavar="MODULE:OBJECT")]
+    """A BeliefMDP, or a function without arguments that makes one; a problem's name works too."""
+
+    def run(self) -> None:
+        from seerax import commands
+
+        commands.check(self)
+
+
+@dataclass(frozen=True)
+class Film:
+    """Film an episode; with a learned agent, beside the ensemble playing the same one."""
+
+    target: Annotated[Positional[str], arg(metavar="RUN|PROBLEM")]
+    """A run folder, a policy file, or a problem."""
+    agent: Annotated[str | None, arg(metavar="NAME")] = None
+    """With a problem: who plays (default: ensemble)."""
+    seed: int = 0
+    episode: int = 0
+    """Which episode of that seed: the same one as in `seerax evaluate`."""
+    out: Annotated[Path | None, arg(metavar="PATH")] = None
+    """An .mp4 or .gif file (default: films/PROBLEM-AGENT.mp4, or film.mp4 in the run folder)."""
+
+    def run(self) -> None:
+        from seerax import commands
+
+        commands.film(self)
+
+
+@dataclass(frozen=True)
+class Figure:
+    """Draw a figure: curve, sensing, setup or tree."""
+
+    name: Annotated[Positional[str], arg(metavar="NAME")]
+    """curve: training curves of runs. sensing: where an agent senses. setup: the problems. tree: Bayes-optimal against
+    posterior sampling."""
+    targets: Annotated[Positional[tuple[str, ...]], arg(metavar="[RUN|PROBLEM ...]")] = ()
+    """Run folders for `curve`; a run folder or problem for `sensing`."""
+    agent: Annotated[str | None, arg(metavar="NAME")] = None
+    """For `sensing` with a problem."""
+    out: Annotated[Path | None, arg(metavar="PATH")] = None
+    """The picture (default: figures/NAME.png)."""
+
+    def run(self) -> None:
+        from seerax import commands
+
+        commands.figure(self)
+
+
+COMMANDS = {
+    "problems": Problems,
+    "train": Train,
+    "evaluate": Evaluate,
+    "check": Check,
+    "film": Film,
+    "figure": Figure,
+}
+
+
+def suggested(arguments: list[str]) -> Train:
+    """Our settings for the problem and agent on the command line, as defaults for the rest of it."""
+    from seerax.experiments import settings
+    from seerax.problems import PROBLEMS
+
+    problem = next((a for a in arguments if a in PROBLEMS), "")
+    agents = [after for flag, after in pairwise(arguments) if flag == "--agent"]
+    agents += [a.removeprefix("--agent=") for a in arguments if a.startswith("--agent=")]
+    ours = settings(problem, agents[-1] if agents else "brpo")
+    required = tyro.MISSING
+    same: dict[str, Any] = {name: getattr(ours, name) for name in ("scale", "blend", "bonus", "bonus_form", "ppo")}
+    return Train(required, **same)
+
+
+def command_line(arguments: list[str]) -> Any:
+    """Parse; `train` shows and starts from the settings of the problem and agent that are named."""
+    if arguments and not arguments[0].startswith("-") and arguments[0] not in COMMANDS:
+        raise unknown("command", arguments[0], COMMANDS)
+    defaults = {"train": {"default": suggested(arguments[1:])}} if arguments[:1] == ["train"] else {}
+    options: list[Any] = [
+        Annotated[command, subcommand(name, **defaults.get(name, {}))]  # type: ignore[call-overload, valid-type]
+        for name, command in COMMANDS.items()
+    ]
+    parser: Any = Union[*options]
+    return tyro.cli(parser, prog="seerax", args=arguments, config=(tyro.conf.FlagCreatePairsOff,))
+
+
+def main() -> None:
+    """Mistakes are told in one sentence, with exit code 2; an interrupted run ends with 130."""
+    try:
+        command_line(sys.argv[1:]).run()
+    except Mistake as mistake:
+        print(f"seerax: {mistake}", file=sys.stderr)
+        sys.exit(2)
+    except BrokenPipeError:
+        os._exit(0)
+    except KeyboardInterrupt:
+        sys.exit(130)

@@ -1,0 +1,265 @@
+"""What each command does. Results go to standard output, all else to standard error."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import jax
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from seerax import devices, experiments, figures, laws, problems, rollout, runs, store
+from seerax.advice import Clairvoyant, ensemble, sampled
+from seerax.agents import AGENTS
+from seerax.core import BeliefMDP, Policy
+from seerax.errors import Mistake, unknown
+from seerax.experiments import Experiment
+from seerax.progress import TrainingBar, episode_bar
+from seerax.rollout import Evaluation
+
+if TYPE_CHECKING:
+    from seerax import cli
+
+BASELINES = ("ensemble", "clairvoyant", "posterior_sampling")  # nothing to learn
+FRESH_EPISODES = 1000
+err = Console(stderr=True, highlight=False)
+out = Console(highlight=False)
+
+
+def list_problems(command: cli.Problems) -> None:
+    table = Table("problem", "what it is", "horizon", "actions", box=None, pad_edge=False)
+    for name, about in problems.ABOUT.items():
+        mdp = problems.make(name)
+        table.add_row(name, about, str(mdp.problem.horizon), str(mdp.action_size))
+    out.print(table)
+
+
+# ---- train -------------------------------------------------------------------------------------------------------
+
+
+def train(command: cli.Train) -> None:
+    devices.prepare()
+    run = _asked_run(command)
+    run.experiment.trainer()  # mistakes are told before anything is written
+    if not command.resume:
+        runs.begin(run, command.overwrite)
+    with TrainingBar(err, run) as bar:
+        try:
+            progress = runs.train(run, bar.show, resume=command.resume)
+        except KeyboardInterrupt:
+            asked = f"seerax train {run.experiment.problem} --agent {run.experiment.agent} --out {run.folder.path}"
+            err.print(f"\nStopped and saved. Continue with: {asked} --resume", soft_wrap=True)
+            raise
+    _conclude(run, progress.best)
+
+
+def _asked_run(command: cli.Train) -> runs.Run:
+    if command.seeds < 1:
+        raise Mistake(f"--seeds must be at least 1, not {command.seeds}.")
+    if command.resume and command.overwrite:
+        raise Mistake("--resume and --overwrite exclude each other.")
+    folder = command.out or Path("runs") / f"{command.problem.replace(':', '-')}-{command.agent}-seed{command.seed}"
+    if command.resume:
+        run = runs.reopen(folder, command.steps)
+        if (run.experiment.problem, run.experiment.agent) != (command.problem, command.agent):
+            raise Mistake(f"{folder} holds {run.experiment.agent} on {run.experiment.problem}, not what was asked for.")
+        return run
+    ppo = command.ppo if command.steps is None else replace(command.ppo, steps=command.steps)
+    asked = Experiment(
+        command.problem, command.agent, command.scale, command.blend, command.bonus, command.bonus_form, ppo
+    )
+    return runs.Run(asked, command.seed, command.seeds, runs.RunFolder(folder))
+
+
+def _conclude(run: runs.Run, best: Any) -> None:
+    """Fresh episodes for everybody, a table, the curve."""
+    trainer = run.experiment.trainer()
+    mdp = trainer.mdp
+    key = runs.evaluation_key(run.seed)
+    brains = [jax.tree.map(lambda leaf, i=i: leaf[i], best) for i in range(run.seeds)]
+    rows = {"ensemble": rollout.evaluate(key, mdp, ensemble, FRESH_EPISODES)}
+    for i, brain in enumerate(brains):
+        name = run.experiment.agent if run.seeds == 1 else f"{run.experiment.agent}, seed {run.seed + i}"
+        rows[name] = rollout.evaluate(key, mdp, trainer.policy(brain), FRESH_EPISODES)
+    if mdp.expert is not None:
+        rows["clairvoyant"] = rollout.evaluate(key, mdp, Clairvoyant(mdp.expert), FRESH_EPISODES)
+    store.write_json(run.folder.evaluation, {name: row.summary() for name, row in rows.items()})
+    out.print(results_table(f"{run.experiment.problem}, {FRESH_EPISODES} fresh episodes", rows))
+    clairvoyant = rows["clairvoyant"].mean if "clairvoyant" in rows else None
+    picture = run.folder.path / "curve.png"
+    figures.curve(picture, {run.experiment.agent: run.folder.curves()}, rows["ensemble"].mean, clairvoyant)
+    out.print(f"Run folder: {run.folder.path}  (curve.png, metrics.jsonl, policies)")
+
+
+def results_table(title: str, rows: dict[str, Evaluation]) -> Table:
+    table = Table(
+        "agent", "mean return", "95 % interval", "success", "sensing", "length", title=title, title_justify="left"
+    )
+    for name, evaluation in rows.items():
+        s = evaluation.summary()
+        low, high = s["ci95"]
+        measured = (share(s["success"]), share(s["sensing"]), f"{s['length']:.1f}")
+        table.add_row(name, f"{s['mean']:.2f}", f"[{low:.2f}, {high:.2f}]", *measured)
+    return table
+
+
+def share(value: float | None) -> str:
+    return "-" if value is None else f"{100 * value:.1f} %"
+
+
+# ---- evaluate ----------------------------------------------------------------------------------------------------
+
+
+def evaluate(command: cli.Evaluate) -> None:
+    devices.prepare()
+    if command.episodes < 1:
+        raise Mistake(f"--episodes must be at least 1, not {command.episodes}.")
+    problem, agent, contestants = find_players(command.target, command.agent)
+    each = -(-command.episodes // len(contestants))
+    key = runs.evaluation_key(command.seed)
+    with episode_bar(err, each * len(contestants)) as advance:
+        played = [rollout.evaluate(key, mdp, policy, each, advance) for mdp, policy in contestants]
+    result = rollout.joined(played)
+    about = {"problem": problem, "agent": agent, "episodes": int(result.returns.size), "seed": command.seed}
+    if command.json:
+        print(json.dumps({**about, **result.summary()}))
+    else:
+        out.print(results_table(f"{problem}, {result.returns.size} episodes", {agent: result}))
+
+
+def find_players(target: str, agent: str | None) -> tuple[str, str, list[tuple[BeliefMDP, Policy | Clairvoyant]]]:
+    """(problem, agent, who plays): a run folder has one player per seed."""
+    path = Path(target)
+    if path.is_dir() or path.suffix == ".safetensors":
+        return _learned_players(path, agent)
+    agent = agent or "ensemble"
+    if agent in BASELINES:
+        mdp = experiments.find_problem(target)
+        return target, agent, [baseline(mdp, agent)]
+    if agent not in AGENTS:
+        raise unknown("agent", agent, [*BASELINES, *AGENTS])
+    if target not in problems.PROBLEMS:
+        raise unknown("problem or run folder", target, problems.PROBLEMS)
+    _, _, players = _learned_players(runs.shipped_policy(target, agent), None)
+    return target, agent, players
+
+
+def _learned_players(path: Path, agent: str | None) -> tuple[str, str, list[tuple[BeliefMDP, Policy | Clairvoyant]]]:
+    files = runs.RunFolder(path).policies() if path.is_dir() else [path]
+    if not files:
+        raise Mistake(f"{path} holds no trained policy.")
+    loaded = [runs.load_policy(file) for file in files]
+    experiment = loaded[0][0]
+    if agent in BASELINES:
+        return experiment.problem, str(agent), [baseline(loaded[0][1].mdp, str(agent))]
+    if agent not in (None, experiment.agent):
+        raise Mistake(f"{path} holds a policy of {experiment.agent}, not of {agent}.")
+    return experiment.problem, experiment.agent, [(policy.mdp, policy) for _, policy in loaded]
+
+
+def baseline(mdp: BeliefMDP, name: str) -> tuple[BeliefMDP, Policy | Clairvoyant]:
+    if name == "ensemble":
+        return mdp, ensemble
+    if mdp.expert is None:
+        raise Mistake(f"{name} needs an expert, and this problem names none.")
+    if name == "clairvoyant":
+        return mdp, Clairvoyant(mdp.expert)
+    return mdp.advised_by(sampled(mdp.filter, mdp.expert, per="episode")), ensemble
+
+
+# ---- check -------------------------------------------------------------------------------------------------------
+
+
+def check(command: cli.Check) -> None:
+    devices.prepare()
+    findings = laws.check(experiments.find_problem(command.target))
+    for finding in findings:
+        mark = "[green]holds [/green]" if finding.ok else "[red]BROKEN[/red]"
+        out.print(f"{mark}  [bold]{finding.law}[/bold]  {finding.says}")
+    broken = sum(not finding.ok for finding in findings)
+    if broken:
+        raise Mistake(f"{command.target} breaks {broken} of {len(findings)} laws.")
+
+
+# ---- pictures ----------------------------------------------------------------------------------------------------
+
+
+def film(command: cli.Film) -> None:
+    devices.prepare()
+    problem, agent, players = find_players(command.target, command.agent)
+    mdp, policy = players[0]
+    key = jax.random.fold_in(runs.evaluation_key(command.seed), command.episode)
+    panels = [(agent, rollout.record(key, mdp, policy))]
+    if agent in AGENTS:
+        panels.insert(0, ("ensemble", rollout.record(key, mdp, ensemble)))
+    path = command.out or _film_path(command.target, problem, agent)
+    if not hasattr(mdp.problem, "draw"):
+        raise Mistake(f"{problem} has no draw method, so it cannot be filmed.")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figures.film(path, panels, mdp.problem.draw)
+    out.print(f"{path}")
+
+
+def _film_path(target: str, problem: str, agent: str) -> Path:
+    if Path(target).is_dir():
+        return Path(target) / "film.mp4"
+    return Path("films") / f"{problem.replace(':', '-')}-{agent}.mp4"
+
+
+FIGURES = ("curve", "sensing", "setup", "tree")
+
+
+def figure(command: cli.Figure) -> None:
+    devices.prepare()
+    if command.name not in FIGURES:
+        raise unknown("figure", command.name, FIGURES)
+    path = command.out or Path("figures") / f"{command.name}.png"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    {"curve": _curve, "sensing": _sensing, "setup": _setup, "tree": _tree}[command.name](path, command)
+    out.print(f"{path}")
+
+
+def _curve(path: Path, command: cli.Figure) -> None:
+    if not command.targets:
+        raise Mistake("figure curve needs at least one run folder.")
+    folders = [runs.RunFolder(Path(target)) for target in command.targets]
+    labels = [folder.read_config()["agent"] for folder in folders]
+    known = [json.loads(folder.evaluation.read_text()) for folder in folders if folder.evaluation.exists()]
+    lines = {name: known[0][name]["mean"] for name in ("ensemble", "clairvoyant") if known and name in known[0]}
+    figures.curve(path, {label: f.curves() for label, f in zip(labels, folders, strict=True)}, **lines)
+
+
+def _sensing(path: Path, command: cli.Figure) -> None:
+    target = command.targets[0] if command.targets else "maze4"
+    _, _, players = find_players(target, command.agent)
+    mdp, policy = players[0]
+    keys = jax.random.split(runs.evaluation_key(0), 100)
+    episodes = [rollout.record(key, mdp, policy) for key in keys]
+    positions = np.concatenate([e.situation.state.position[1:] for e in episodes])
+    sensed = np.concatenate([e.situation.state.sensed[1:] for e in episodes])
+    figures.sensing_map(path, mdp.problem, positions, sensed)
+
+
+def _setup(path: Path, command: cli.Figure) -> None:
+    scenes = []
+    for name in problems.PROBLEMS:
+        mdp = problems.make(name)
+        start = jax.device_get(mdp.reset(jax.random.key(1)))
+        draw = lambda ax, m=mdp, w=start: m.problem.draw(ax, w.situation, w.situation.advice, w.latent)  # noqa: E731
+        scenes.append((name, draw))
+    figures.setup(path, scenes)
+
+
+def _tree(path: Path, command: cli.Figure) -> None:
+    """Simulated posterior sampling on several depths and numbers of episodes."""
+    rows = []
+    for depth in (2, 3, 4, 5):
+        for episodes in (1, 4, 16, 32):
+            mdp = problems.tree.posterior_sampling(problems.tree.tree(depth, episodes))
+            result = rollout.evaluate(runs.evaluation_key(0), mdp, ensemble, 1000)
+            rows.append((depth, episodes, result.mean, result.stderr))
+    figures.tree_gap(path, rows)

@@ -1,0 +1,112 @@
+"""What is trained how: one method on one problem, and the settings we use for each."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from seerax import agents, problems
+from seerax.agents import Agent
+from seerax.core import BeliefMDP, Bonus, entropy_bonus, l1_bonus
+from seerax.errors import Mistake, unknown
+from seerax.ppo import PPO, Config
+
+Scale = float | tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """One method on one problem."""
+
+    problem: str  # a name, or MODULE:OBJECT for a problem of your own
+    agent: str = "brpo"
+    scale: Scale = 1.0  # of the network's raw output, one for all or one per action dimension
+    blend: float | None = None  # instead of the sum, (1 - w) * advice + w * raw
+    bonus: float = 0.0  # epsilon of the information bonus
+    bonus_form: str = "l1"  # l1: the paper's change of belief; entropy: potential-based
+    ppo: Config = field(default_factory=Config)
+
+    def mdp(self) -> BeliefMDP:
+        return find_problem(self.problem).with_bonus(self._bonus())
+
+    def method(self) -> Agent:
+        if self.agent not in agents.AGENTS:
+            raise unknown("agent", self.agent, agents.AGENTS)
+        agent = agents.AGENTS[self.agent]
+        learns_residual = self.agent.startswith("brpo")
+        if self.blend is not None and learns_residual:
+            return agent.composed(agents.blend(self.blend))
+        return agent.composed(agents.residual(self.scale) if learns_residual else agents.direct(self.scale))
+
+    def trainer(self) -> PPO:
+        for complaint in self.ppo.problems():
+            raise Mistake(f"This cannot be trained: {complaint}.")
+        mdp = self.mdp()
+        for name, value in (("scale", self.scale), ("exploration", self.ppo.exploration)):
+            if np.ndim(value) and np.size(value) != mdp.action_size:
+                raise Mistake(f"{name} has {np.size(value)} entries, but actions have {mdp.action_size} dimensions.")
+        return PPO(mdp, self.method(), self.ppo)
+
+    def _bonus(self) -> Bonus | None:
+        forms: dict[str, Any] = {"l1": l1_bonus, "entropy": partial(entropy_bonus, discount=self.ppo.discount or 1.0)}
+        if self.bonus_form not in forms:
+            raise unknown("bonus form", self.bonus_form, forms)
+        return forms[self.bonus_form](self.bonus) if self.bonus else None
+
+
+# ---- settings ----------------------------------------------------------------------------------------------------
+
+
+def settings(problem: str, agent: str = "brpo") -> Experiment:
+    """How we train each agent on each problem. A problem of your own gets the defaults."""
+    experiment = replace(SETTINGS.get(problem, Experiment(problem)), agent=agent)
+    if agent.startswith("brpo"):
+        return experiment
+    return replace(experiment, scale=1.0)
+
+
+SETTINGS = {
+    "maze4": Experiment(
+        "maze4",
+        scale=(0.3, 0.3, 0.1),
+        ppo=Config(steps=12_000_000, learning_rate=1e-3, discount=0.995),
+    ),
+    "tree": Experiment("tree", ppo=Config(steps=2_000_000, worlds=512, length=32, minibatches=4, learning_rate=1e-3)),
+    "tiger": Experiment(
+        "tiger", ppo=Config(steps=4_000_000, worlds=1024, length=32, minibatches=4, learning_rate=1e-3)
+    ),
+}
+
+
+def find_problem(name: str) -> BeliefMDP:
+    """By name, or by MODULE:OBJECT."""
+    if ":" not in name:
+        return problems.make(name)
+    from seerax import laws  # only a problem of the user's own needs checking
+
+    return laws.check_object(import_object(name))
+
+
+def import_object(spec: str) -> Any:
+    """`package.module:name`, the current folder included in the search."""
+    module_name, _, attribute = spec.partition(":")
+    if not module_name or not attribute:
+        raise Mistake(f"'{spec}' should read MODULE:OBJECT, like wind:mdp.")
+    sys.path.insert(0, str(Path.cwd()))
+    try:
+        module = importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        raise Mistake(f"There is no module '{error.name}' to import for '{spec}'.") from error
+    except Exception as error:
+        raise Mistake(f"Importing '{module_name}' failed: {type(error).__name__}: {error}") from error
+    finally:
+        sys.path.pop(0)
+    if not hasattr(module, attribute):
+        raise unknown(f"object in {module_name}", attribute, [n for n in vars(module) if not n.startswith("_")])
+    return getattr(module, attribute)

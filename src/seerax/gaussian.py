@@ -1,0 +1,113 @@
+"""A Gaussian belief about a latent vector: the extended Kalman filter. Always finite and positive definite."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+from jax.scipy.linalg import solve_triangular
+
+from seerax.core import Action, Key, Latent, State, select
+
+Observe = Callable[[State, Latent], Array]  # h(s', phi): the reading without noise, [m]
+Reading = Callable[[State], Array]  # what was read, as s' tells it, [m]
+Noise = Callable[[State, Array, Array], Array]  # R(s', mean, covariance), [m, m]
+Motion = Callable[[State, Action, State, Latent], Latent]  # f(s, a, s', phi)
+Diffusion = Callable[[State, Action, State], Array]  # Q(s, a, s'), [n, n]
+
+SURPRISE = 30.0  # standard deviations; what is read farther off counts as so far off
+CONDITION = 1e-6  # a variance is raised by this share, so that no correlation is perfect
+SHARPEST = 1e-5  # smallest standard deviation, in those of the prior
+CERTAIN = 0.01  # standard deviation, in those of the prior, at which `entropy` is 0
+
+
+class Gaussian(NamedTuple):
+    mean: Array  # [n]
+    covariance: Array  # [n, n]
+
+
+def spread(belief: Gaussian) -> Array:
+    """Standard deviations."""
+    return jnp.sqrt(jnp.diagonal(belief.covariance))
+
+
+def firm(covariance: Array, floor: Array | float = 0.0) -> Array:
+    """Symmetric, and positive definite in spite of rounding: a little is added to the variances, none is below `floor`."""
+    variance = jnp.diagonal(covariance)
+    lift = jnp.maximum(variance * (1 + CONDITION), floor) - variance
+    return (covariance + covariance.T) / 2 + jnp.diag(lift)
+
+
+@dataclass(frozen=True, eq=False)
+class ExtendedKalman:
+    """Reads y = h(s', phi) + N(0, R) at every step; after that, phi may move to f(s, a, s', phi) + N(0, Q).
+
+    Both h and f are linearised at the mean. R may depend on the belief: noise whose size hangs on phi itself enters
+    with its expected square.
+    """
+
+    prior: Gaussian
+    observe: Observe
+    reading: Reading
+    noise: Noise
+    motion: Motion | None = None
+    diffusion: Diffusion | None = None
+
+    def init(self) -> Gaussian:
+        return jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float32), self.prior)
+
+    def update(self, belief: Gaussian, state: State, action: Action, next_state: State) -> Gaussian:
+        belief = self._condition(belief, next_state)
+        return belief if self.motion is None else self._predict(belief, state, action, next_state)
+
+    def vector(self, belief: Gaussian) -> Array:
+        """Means, then standard deviations: both as the prior would have them 0 and 1."""
+        prior = self.init()
+        scale = spread(prior)
+        return jnp.concatenate([(belief.mean - prior.mean) / scale, spread(belief) / scale])
+
+    def entropy(self, belief: Gaussian) -> Array:
+        """1 for the prior (or less sure), 0 for `CERTAIN` in every direction (or surer), linear in nats between."""
+        nats = [jnp.linalg.slogdet(b.covariance)[1] / 2 for b in (belief, self.init())]
+        return jnp.clip(1 - (nats[0] - nats[1]) / (belief.mean.size * jnp.log(CERTAIN)), 0.0, 1.0)
+
+    def mode(self, belief: Gaussian) -> Latent:
+        return belief.mean
+
+    def mean(self, belief: Gaussian) -> Latent:
+        return belief.mean
+
+    def sample(self, key: Key, belief: Gaussian) -> Latent:
+        root = jnp.linalg.cholesky(belief.covariance)
+        return belief.mean + root @ jax.random.normal(key, belief.mean.shape)
+
+    def _condition(self, belief: Gaussian, next_state: State) -> Gaussian:
+        """K = P H^T S^-1 with S = H P H^T + R = L L^T, and Joseph's form of (I - K H) P."""
+        mean, P = belief
+        H = jax.jacfwd(self.observe, 1)(next_state, mean)
+        R = self.noise(next_state, mean, P)
+        innovation = self.reading(next_state) - self.observe(next_state, mean)
+        L = jnp.linalg.cholesky(firm(H @ P @ H.T + R))
+        white = solve_triangular(L, jnp.column_stack([innovation, H @ P]), lower=True)
+        K = solve_triangular(L, white[:, 1:], lower=True, trans=1).T
+        mean = mean + white[:, 1:].T @ jnp.clip(white[:, 0], -SURPRISE, SURPRISE)
+        kept = jnp.eye(mean.size) - K @ H
+        heard = jnp.isfinite(innovation).all()
+        return self._sound(heard, belief, Gaussian(mean, kept @ P @ kept.T + K @ R @ K.T))
+
+    def _predict(self, belief: Gaussian, state: State, action: Action, next_state: State) -> Gaussian:
+        mean, P = belief
+        moved = lambda latent: self.motion(state, action, next_state, latent)  # type: ignore[misc]  # noqa: E731
+        F = jax.jacfwd(moved)(mean)
+        Q = 0.0 if self.diffusion is None else self.diffusion(state, action, next_state)
+        return self._sound(jnp.bool_(True), belief, Gaussian(moved(mean), F @ P @ F.T + Q))
+
+    def _sound(self, usable: Array, old: Gaussian, new: Gaussian) -> Gaussian:
+        """The new belief, firm; the old one if the new one is of no use."""
+        new = Gaussian(new.mean, firm(new.covariance, (SHARPEST * spread(self.init())) ** 2))
+        finite = jnp.isfinite(new.mean).all() & jnp.isfinite(new.covariance).all()
+        return select(usable & finite, new, old)

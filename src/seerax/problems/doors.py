@@ -1,0 +1,223 @@
+"""Door4: a wall with four doors, each open or closed; find an open one. Looking costs little, crashing much.
+
+Rules and rewards follow the paper; body, wall, doors, start and target are the constants of the authors' code. See
+docs/problems.md.
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from seerax import advice
+from seerax.core import Action, BeliefMDP, Expert, Key, Latent, Situation, State, Step
+from seerax.filters import Categorical
+from seerax.problems import pointmass
+from seerax.problems.pointmass import SPHERE
+
+# ---- constants ---------------------------------------------------------------------------------------------------
+
+HALF = 1.4  # the arena is [-HALF, HALF]^2
+WALL_Y = 0.3
+DOORS_X = np.array([-1.0, -0.4, 0.4, 1.0])  # centres
+DOOR_WIDTH = 0.4
+PIECES_X = [(-1.5, -1.2), (-0.8, -0.6), (-0.2, 0.2), (0.6, 0.8), (1.2, 1.5)]  # the wall between the doors
+PIECES = np.array([[(low, WALL_Y), (high, WALL_Y)] for low, high in PIECES_X])
+CENTRES = np.array([(x, WALL_Y) for x in DOORS_X])
+BARS = np.array([[(x - DOOR_WIDTH / 2, WALL_Y), (x + DOOR_WIDTH / 2, WALL_Y)] for x in DOORS_X])  # closed doors
+START_X, START_Y = 1.0, -1.0  # x ~ U(-START_X, START_X)
+TARGET = np.array([0.0, 1.2])
+TARGET_RADIUS = 0.2
+TARGET_REWARD, CRASH_COST, SENSING_COST = 100.0, 10.0, 1.0
+OPEN, UNKNOWN, CLOSED = 1.0, 0.0, -1.0  # what a reading says of a door
+SPEED, GAIN = 1.0, 3.0  # the experts' speed, and thrust per missing m/s
+IN_FRONT, BEHIND = 0.1, 0.5  # y of the experts' waypoints before and after the wall
+IN_LINE = 0.08  # they go through when they are this close to the middle of the door
+
+# ---- state -------------------------------------------------------------------------------------------------------
+
+
+class DoorState(NamedTuple):
+    position: Array
+    velocity: Array
+    crashed: Array  # [4]: this step touched that closed door
+    passed: Array  # [4]: this step crossed the wall's centre line through that door
+    reading: Array  # [4]: OPEN, CLOSED, or UNKNOWN if not sensed
+    sensed: Array
+
+
+# ---- problem -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Doors:
+    """The latent says of each door, [4], whether it is open (1) or closed (0); never are all closed.
+
+    Action: two thrusts, and sensing if the third is positive.
+    """
+
+    horizon: int = 300
+    discount: float = 1.0
+    action_low: tuple[float, ...] = (-1.0, -1.0, -1.0)
+    action_high: tuple[float, ...] = (1.0, 1.0, 1.0)
+
+    def prior(self, key: Key) -> Latent:
+        return jax.random.choice(key, configurations()[1:])
+
+    def reset(self, key: Key, latent: Latent) -> DoorState:
+        x = jax.random.uniform(key, minval=-START_X, maxval=START_X)
+        nothing = jnp.zeros(4, bool)
+        position = jnp.stack([x, jnp.float32(START_Y)])
+        return DoorState(position, jnp.zeros(2), nothing, nothing, jnp.full(4, UNKNOWN), jnp.bool_(False))
+
+    def step(self, key: Key, state: DoorState, action: Action, latent: Latent) -> Step:
+        walls = jnp.asarray(np.concatenate([PIECES, BARS]), jnp.float32)
+        there = jnp.append(jnp.ones(len(PIECES), bool), latent == 0)
+        motion = pointmass.move(SPHERE, walls, HALF, state.position, state.velocity, action[:2], there)
+        crashed, passed = motion.touched[len(PIECES) :], crossings(motion.path)
+        sensed = self.senses(state, action)
+        right = jax.random.bernoulli(key, accuracy(motion.position))
+        reading = jnp.where(sensed, jnp.where(right == (latent == 1), OPEN, CLOSED), UNKNOWN)
+        state = DoorState(motion.position, motion.velocity, crashed, passed, reading, sensed)
+        done = arrived(state)
+        return Step(state, TARGET_REWARD * done - CRASH_COST * crashed.any() - SENSING_COST * sensed, done)
+
+    def features(self, state: DoorState) -> Array:
+        """Position, velocity, offset to the target, and which door was crashed into or passed in this step."""
+        offset = TARGET - state.position
+        return jnp.concatenate([state.position, state.velocity, offset, state.crashed, state.passed])
+
+    def senses(self, state: State, action: Action) -> Array:
+        return action[2] > 0
+
+    def with_sensing(self, action: Action, on: Array) -> Action:
+        """A small vote for or against sensing, which a residual can easily overrule."""
+        return action.at[2].set(jnp.where(on, 0.1, -0.1))
+
+    def succeeded(self, state: DoorState, latent: Latent, done: Array) -> Array:
+        return arrived(state)
+
+    def log_likelihood(self, state: State, action: Action, next_state: DoorState, latent: Latent) -> Array:
+        """Of the reading, bit by bit; a crash or a passage tells the truth about its door."""
+        is_open = latent == 1
+        right = accuracy(next_state.position)
+        agrees = (next_state.reading == OPEN) == is_open
+        told = jnp.where(next_state.sensed, jnp.log(jnp.where(agrees, right, 1 - right)), 0.0)
+        impossible = (next_state.crashed & is_open) | (next_state.passed & ~is_open)
+        return jnp.where(impossible, -jnp.inf, told).sum()
+
+    def draw(self, ax: Any, situation: Situation, action: Action, latent: Latent) -> None:
+        draw_doors(ax, situation, action, latent)
+
+
+def configurations() -> Array:
+    """All 16, [16, 4], as binary numbers in order: door 0 counts 8, 1 is open. The first one, all closed, cannot be."""
+    return jnp.array(list(itertools.product([0.0, 1.0], repeat=4)))
+
+
+def accuracy(position: Array) -> Array:
+    """[4]: the probability that a door's bit is right, 0.5 + 0.5 exp(-distance to the door's centre)."""
+    return 0.5 + 0.5 * jnp.exp(-jnp.linalg.norm(CENTRES - position, axis=-1))
+
+
+def crossings(path: Array) -> Array:
+    """[4]: does the path [n, 2] cross the wall's centre line, up or down, within that door's opening?"""
+    above = path[:, 1] > WALL_Y
+    crosses = above[1:] != above[:-1]
+    rise = path[1:, 1] - path[:-1, 1]
+    share = (WALL_Y - path[:-1, 1]) / jnp.where(crosses, rise, 1.0)
+    x = path[:-1, 0] + share * (path[1:, 0] - path[:-1, 0])
+    within = jnp.abs(x[:, None] - DOORS_X) < DOOR_WIDTH / 2
+    return (crosses[:, None] & within).any(0)
+
+
+def arrived(state: DoorState) -> Array:
+    return jnp.linalg.norm(TARGET - state.position) < TARGET_RADIUS
+
+
+# ---- expert ------------------------------------------------------------------------------------------------------
+
+
+def nearest_door_expert() -> Expert:
+    """Told which doors are open, goes through the one closest to it and on to the target. Never senses."""
+
+    def act(state: DoorState, latent: Latent) -> Action:
+        offset = waypoint(state.position, latent) - state.position
+        wanted = SPEED * offset / jnp.maximum(jnp.linalg.norm(offset), 1e-6)
+        thrust = GAIN * (wanted - state.velocity)
+        return jnp.append(thrust / jnp.maximum(1.0, jnp.abs(thrust).max()), -0.1)
+
+    return Expert(plan=lambda latent: latent, act=act)
+
+
+def waypoint(position: Array, latent: Latent) -> Array:
+    """A place in front of the closest open door, then one behind it, then the target."""
+    distance = jnp.where(latent == 1, jnp.linalg.norm(CENTRES - position, axis=-1), jnp.inf)
+    x = jnp.asarray(DOORS_X)[jnp.argmin(distance)]
+    in_line = jnp.abs(x - position[0]) < IN_LINE
+    to_door = jnp.stack([x, jnp.where(in_line, BEHIND, IN_FRONT)])
+    return jnp.where(position[1] < WALL_Y, to_door, TARGET)
+
+
+# ---- builder -----------------------------------------------------------------------------------------------------
+
+
+def door4() -> BeliefMDP:
+    """Belief over the configurations, the belief-weighted sum of experts, sensing with probability 0.5."""
+    problem, expert = Doors(), nearest_door_expert()
+    log_prior = jnp.where(configurations().any(-1), 0.0, -jnp.inf)
+    filter = Categorical(configurations(), problem.log_likelihood, log_prior)
+    ensemble = advice.sometimes(problem, advice.weighted(filter, expert))
+    return BeliefMDP(problem, filter, ensemble, expert)
+
+
+# ---- drawing -----------------------------------------------------------------------------------------------------
+
+AGENT_SHARE = 0.53  # of the contact distance; the rest is half the wall's thickness
+ARROW = 0.5  # length of full thrust
+
+
+def draw_doors(ax: Any, situation: Situation, action: Action, latent: Latent) -> None:
+    """Doors as red as they are believed to be blocked, a star behind each that is open; rings tell of sensing."""
+    state, belief, advised = situation
+    agent, radius = state.position, AGENT_SHARE * SPHERE.contact
+    pen = draw_room(ax, 1 - np.exp(belief) @ np.asarray(configurations()))
+    for x in DOORS_X[np.asarray(latent) == 1]:
+        pen.star((x, WALL_Y + 0.16), 9)
+    if state.sensed:
+        draw_reading(pen, state.reading)
+    if action[2] > 0:
+        pen.ring(agent, 2 * radius, "sensing", 2.5)
+    pen.disc(agent, radius, "action" if state.crashed.any() else "agent", name="agent")
+    for thrust, width, colour in ((action[:2], 0.03, "action"), (advised[:2], 0.012, "advice")):
+        heading = thrust / max(float(np.hypot(*thrust)), 1e-6)
+        pen.arrow(agent + radius * heading, ARROW * thrust, width, colour)
+
+
+def draw_room(ax: Any, blocked: np.ndarray) -> Any:
+    """Frame, wall, target and doors, and the pen they were drawn with."""
+    from seerax.problems.sketch import Pen  # matplotlib is for those who draw
+
+    radius = AGENT_SHARE * SPHERE.contact
+    edge, thickness = HALF + radius, SPHERE.contact - radius
+    pen = Pen(ax)
+    pen.page(-edge - 0.02, edge + 0.02, -edge - 0.02, edge + 0.02)
+    pen = pen.inside(pen.box((-edge, -edge), 2 * edge, 2 * edge, "paper", "wall", round=0.06, line=2))
+    pen.ring(TARGET, TARGET_RADIUS, "faint", 1.2)
+    pen.text(TARGET, "target", 9)
+    for segment, chance in zip(BARS, blocked, strict=True):
+        pen.capsules(segment[None], thickness, "action").set(alpha=float(np.clip(chance, 0, 1)), gid="door")
+    pen.capsules(PIECES, thickness, "wall")
+    return pen
+
+
+def draw_reading(pen: Any, reading: np.ndarray) -> None:
+    """What the sensor said, below each door."""
+    for x, bit in zip(DOORS_X, reading, strict=True):
+        pen.text((x, WALL_Y - 0.15), "open" if bit == OPEN else "closed", 8, "sensing")

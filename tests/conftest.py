@@ -1,0 +1,32 @@
+"""Every test runs with two host devices, so that nothing rests on there being only one."""
+
+from __future__ import annotations
+
+from seerax import devices
+
+devices.prepare(2)
+
+import pytest  # noqa: E402
+from hypothesis import settings  # noqa: E402
+
+from seerax.core import BeliefMDP  # noqa: E402
+from seerax.problems import maze, tiger, tree  # noqa: E402
+
+settings.register_profile("seerax", deadline=None, derandomize=True, max_examples=60)
+settings.load_profile("seerax")
+
+
+@pytest.fixture(scope="session")
+def tiger_mdp() -> BeliefMDP:
+    return tiger.tiger()
+
+
+@pytest.fixture(scope="session")
+def tree_mdp() -> BeliefMDP:
+    """Depth 3, four rounds on the same tree."""
+    return tree.tree(depth=3, rounds=4)
+
+
+@pytest.fixture(scope="session")
+def maze4_mdp() -> BeliefMDP:
+    return maze.maze4()

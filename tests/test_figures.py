@@ -1,0 +1,412 @@
+"""What is drawn is what was recorded: opacities, lengths, counts and curves are read back from the pictures."""
+
+from __future__ import annotations
+
+import itertools
+import re
+import subprocess
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import imageio_ffmpeg
+import jax
+import numpy as np
+import pytest
+from matplotlib.axes import Axes
+from matplotlib.colors import to_hex, to_rgb
+from matplotlib.figure import Figure
+from PIL import Image
+
+from seerax import advice, figures, rollout
+from seerax.core import BeliefMDP, Situation
+from seerax.errors import Mistake
+from seerax.planning import distance_to_segments
+from seerax.problems import maze, sketch, tiger, tree
+from seerax.rollout import Episode
+
+# ---- helpers -----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def maze_episode(maze4_mdp: BeliefMDP) -> Episode:
+    return rollout.record(jax.random.key(3), maze4_mdp, advice.ensemble)
+
+
+@pytest.fixture(scope="module")
+def tree_episode(tree_mdp: BeliefMDP) -> Episode:
+    return rollout.record(jax.random.key(0), tree_mdp, advice.ensemble)
+
+
+def blank() -> Axes:
+    return Figure().add_subplot()
+
+
+def named(ax: Axes, name: str) -> list[Any]:
+    return [artist for artist in ax.get_children() if artist.get_gid() == name]
+
+
+def sensing_rings(ax: Axes) -> list[float]:
+    blue = sketch.PALETTE["sensing"]
+    return [
+        patch.radius for patch in ax.patches if not patch.get_fill() and to_hex(patch.get_edgecolor()) == blue.lower()
+    ]
+
+
+def maze_moment(sensed: bool = True, action: tuple = (0.6, -0.8, 0.1), advised: tuple = (0.0, 0.5, -0.1)) -> tuple:
+    state = maze.MazeState(np.array([0.2, -1.2]), np.zeros(2), np.float32(0.7 * sensed), np.bool_(sensed))
+    belief = np.log([0.1, 0.2, 0.3, 0.4])
+    return Situation(state, belief, np.array(advised)), np.array(action), maze.MAZE4_GOALS[2]
+
+
+def tree_state(**known: Any) -> tree.TreeState:
+    nothing = np.zeros(3)
+    return tree.TreeState(nothing, 0, 0, nothing, nothing, False)._replace(**known)
+
+
+def read_film(path: Path) -> np.ndarray:
+    """[frames, height, width, 3], decoded to a row of PPM pictures whose heads tell their size."""
+    command = [imageio_ffmpeg.get_ffmpeg_exe(), "-i", str(path), "-f", "image2pipe", "-c:v", "ppm", "-"]
+    raw = subprocess.run(command, check=True, capture_output=True).stdout
+    head = re.match(rb"P6\n(\d+) (\d+)\n255\n", raw)
+    assert head
+    width, height = int(head[1]), int(head[2])
+    pictures = np.frombuffer(raw, np.uint8).reshape(-1, head.end() + 3 * width * height)
+    return pictures[:, head.end() :].reshape(-1, height, width, 3)
+
+
+# ---- scenes ------------------------------------------------------------------------------------------------------
+
+
+def test_goals_are_as_opaque_as_they_are_believed_in(maze4_mdp: BeliefMDP, maze_episode: Episode) -> None:
+    for time in (0, len(maze_episode.over) // 2, -1):
+        ax = blank()
+        figures.scene(maze4_mdp.problem.draw, maze_episode, time)(ax)
+        goals = named(ax, "goal")
+        np.testing.assert_allclose([goal.get_alpha() for goal in goals], np.exp(maze_episode.situation.belief[time]))
+        np.testing.assert_allclose([goal.center for goal in goals], maze4_mdp.problem.goals)
+
+
+def test_walls_have_their_true_width_and_leave_room_for_the_agent(maze4_mdp: BeliefMDP) -> None:
+    problem, ax = maze4_mdp.problem, blank()
+    problem.draw(ax, *maze_moment())
+    [walls], [agent] = named(ax, "walls"), named(ax, "agent")
+    thickness = problem.body.contact - agent.radius
+    assert thickness == pytest.approx(0.04, abs=1e-3)
+    for outline, wall in zip(walls.get_paths(), np.asarray(problem.walls), strict=True):
+        np.testing.assert_allclose(distance_to_segments(outline.vertices, wall[None]), thickness, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["action", "advice"])
+def test_arrows_point_where_the_thrust_does(maze4_mdp: BeliefMDP, name: str) -> None:
+    ax, moment = blank(), maze_moment()
+    maze4_mdp.problem.draw(ax, *moment)
+    [arrow], [agent] = named(ax, name), named(ax, "agent")
+    thrust = {"action": moment[1], "advice": moment[0].advice}[name][:2]
+    heading = thrust / np.linalg.norm(thrust)
+    tip = max(arrow.get_xy(), key=lambda corner: heading @ corner)
+    np.testing.assert_allclose(tip, agent.center + agent.radius * heading + maze.ARROW * thrust, atol=1e-9)
+
+
+def test_action_and_advice_look_different(maze4_mdp: BeliefMDP) -> None:
+    ax = blank()
+    maze4_mdp.problem.draw(ax, *maze_moment())
+    [action], [advised] = named(ax, "action"), named(ax, "advice")
+    assert action.get_facecolor() != advised.get_facecolor()
+    assert np.ptp(action.get_xy(), axis=0).min() > np.ptp(advised.get_xy(), axis=0).min()
+
+
+@pytest.mark.parametrize(("sensed", "vote"), list(itertools.product([True, False], [0.1, -0.1])))
+def test_a_ring_for_sensing_and_a_circle_for_the_reading(maze4_mdp: BeliefMDP, sensed: bool, vote: float) -> None:
+    ax = blank()
+    maze4_mdp.problem.draw(ax, *maze_moment(sensed, (0.6, -0.8, vote)))
+    rings = sensing_rings(ax)
+    assert [ring for ring in rings if ring > 0.3] == ([pytest.approx(0.7)] if sensed else [])
+    assert len([ring for ring in rings if ring < 0.3]) == (vote > 0)
+
+
+def test_the_star_is_at_the_active_goal(maze4_mdp: BeliefMDP) -> None:
+    ax = blank()
+    maze4_mdp.problem.draw(ax, *maze_moment())
+    [star] = named(ax, "truth")
+    distance = np.linalg.norm(np.ravel(star.get_data()) - maze.MAZE4_GOALS, axis=1)
+    assert np.argmin(distance) == 2 and distance[2] < maze4_mdp.problem.right_radius
+
+
+def test_nothing_is_done_once_it_is_over(maze4_mdp: BeliefMDP, maze_episode: Episode) -> None:
+    ax = blank()
+    figures.scene(maze4_mdp.problem.draw, maze_episode, -1)(ax)
+    assert not named(ax, "action") and not named(ax, "advice")
+
+
+def test_tigers_are_as_opaque_as_they_are_believed_in(tiger_mdp: BeliefMDP) -> None:
+    ax, votes = blank(), np.array([0.0, 1.0, 0.0])
+    closed = tiger.TigerState(np.int32(tiger.LEFT), np.int32(0))
+    tiger_mdp.problem.draw(ax, Situation(closed, np.log([0.85, 0.15]), votes), votes, np.float32(0))
+    np.testing.assert_allclose([face.get_alpha() for face in named(ax, "tiger")], [0.85, 0.15])
+
+
+@pytest.mark.parametrize(("latent", "faces"), [(0.0, 2), (1.0, 1)])
+def test_an_open_door_shows_what_is_behind_it(tiger_mdp: BeliefMDP, latent: float, faces: int) -> None:
+    """The left door is opened: a tiger for sure, or gold in its stead."""
+    ax, votes = blank(), np.zeros(3)
+    opened = tiger.TigerState(np.int32(tiger.SILENCE), np.int32(tiger.OPEN_LEFT))
+    tiger_mdp.problem.draw(ax, Situation(opened, np.log([0.15, 0.85]), votes), votes, np.float32(latent))
+    shown = [face.get_alpha() for face in named(ax, "tiger")]
+    assert shown == pytest.approx([1.0, 0.85][-faces:])
+    assert ("+10" in [text.get_text() for text in ax.texts]) == (latent == 1.0)
+
+
+def test_gold_is_as_opaque_as_it_is_believed_in(tree_mdp: BeliefMDP) -> None:
+    """Leaves stand from left to right as in the filter's support."""
+    ax, votes = blank(), np.array([1.0, 0.0, -1.0])
+    chances = np.arange(1, 9) / 36
+    tree_mdp.problem.draw(ax, Situation(tree_state(), np.log(chances), votes), votes, np.array([1.0, -1.0, 1.0]))
+    leaves = named(ax, "leaf")
+    np.testing.assert_allclose([leaf.get_alpha() for leaf in leaves], chances)
+    np.testing.assert_allclose([leaf.center[0] for leaf in leaves], (2 * np.arange(8) + 1) / 8 - 1)
+    [star] = named(ax, "truth")
+    assert star.get_xdata()[0] == leaves[5].center[0]  # right, left, right is 101
+
+
+def test_the_walker_stands_where_its_turns_lead(tree_mdp: BeliefMDP) -> None:
+    ax, votes = blank(), np.array([1.0, 0.0, 2.0])
+    state = tree_state(path=np.array([1.0, -1.0, 0.0]), level=2)
+    tree_mdp.problem.draw(ax, Situation(state, np.full(8, -np.log(8)), votes), votes, np.ones(3))
+    [agent], [arrow] = named(ax, "agent"), named(ax, "action")
+    np.testing.assert_allclose(agent.center, (0.25, -tree.DROP * 2 / 3))
+    assert arrow.get_xy()[:, 0].mean() < agent.center[0]  # left: votes for sensing count at the root only
+
+
+@pytest.mark.parametrize(("votes", "rings"), [((0.0, 1.0, 1.1), 1), ((0.0, 1.0, -1.1), 0)])
+def test_sensing_at_the_root_is_marked(tree_mdp: BeliefMDP, votes: tuple, rings: int) -> None:
+    ax, votes = blank(), np.array(votes)
+    tree_mdp.problem.draw(ax, Situation(tree_state(), np.full(8, -np.log(8)), 0 * votes), votes, np.ones(3))
+    assert len(sensing_rings(ax)) == rings
+    assert len(named(ax, "action")) == 1 - rings
+
+
+# ---- palette -----------------------------------------------------------------------------------------------------
+
+# Machado, Oliveira & Fernandes (2009), severity 1, on linear RGB
+SIGHT = {
+    "all": np.eye(3),
+    "protan": [[0.152286, 1.052583, -0.204868], [0.114503, 0.786281, 0.099216], [-0.003882, -0.048116, 1.051998]],
+    "deutan": [[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413], [-0.011820, 0.042940, 0.968881]],
+    "tritan": [[1.255528, -0.076749, -0.178779], [-0.078411, 0.930809, 0.147602], [0.004733, 0.691367, 0.303900]],
+}
+XYZ = np.array([[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 0.1192, 0.9505]])
+
+
+def lab(colour: str, sight: Any) -> np.ndarray:
+    rgb = np.array(to_rgb(colour))
+    linear = np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
+    xyz = XYZ @ np.clip(np.array(sight) @ linear, 0, 1) / XYZ.sum(1)
+    f = np.where(xyz > 0.008856, np.cbrt(xyz), 7.787 * xyz + 16 / 116)
+    return np.array([116 * f[1] - 16, 500 * (f[0] - f[1]), 200 * (f[1] - f[2])])
+
+
+@pytest.mark.parametrize("sight", SIGHT)
+@pytest.mark.parametrize("together", [("brpo", "ensemble", "bpo", "upmle"), ("belief", "action", "advice", "sensing")])
+def test_colours_shown_together_can_be_told_apart(sight: str, together: tuple[str, ...]) -> None:
+    """20 is about nine times the difference one just notices."""
+    seen = [lab(sketch.PALETTE[name], SIGHT[sight]) for name in together]
+    assert min(np.linalg.norm(a - b) for a, b in itertools.combinations(seen, 2)) > 20
+
+
+def test_methods_keep_their_colours_however_they_are_spelt() -> None:
+    red, purple, green = (sketch.PALETTE[name] for name in ("brpo", "bpo", "upmle"))
+    first, second = sketch.SPARE[:2]
+    labels = ["brpo", "BPO", "UP-MLE", "BRPO without belief", "mine"]
+    assert figures.colours(labels) == [red, purple, green, first, second]
+
+
+# ---- curves ------------------------------------------------------------------------------------------------------
+
+STEPS = np.array([0, 1_000_000, 2_000_000])
+SEEDS = np.array([[0.0, 10.0, 30.0], [3.0, 14.0, 30.0], [6.0, 15.0, 30.0]])
+
+
+def test_the_curve_shows_means_and_intervals_over_seeds() -> None:
+    ax = blank()
+    figures.draw_curves(ax, {"BRPO": [(STEPS, seed) for seed in SEEDS]}, 12.5, 40.0)
+    line, ensemble, clairvoyant = ax.lines
+    np.testing.assert_array_equal(line.get_xdata(), STEPS)
+    np.testing.assert_allclose(line.get_ydata(), [3.0, 13.0, 30.0])
+    margin = 4.302653 * np.array([3.0, np.sqrt(7.0), 0.0]) / np.sqrt(3)  # Student's t, two degrees of freedom
+    [band] = ax.collections
+    for step, mean, half in zip(STEPS, (3.0, 13.0, 30.0), margin, strict=True):
+        heights = [y for x, y in band.get_paths()[0].vertices if x == step]
+        assert (min(heights), max(heights)) == pytest.approx((mean - half, mean + half), rel=1e-6)
+    assert ensemble.get_ydata()[0] == 12.5 and ensemble.get_color() == sketch.BLACK and ensemble.get_linestyle() == "--"
+    assert clairvoyant.get_ydata()[0] == 40.0 and clairvoyant.get_linestyle() == ":"
+    labels = [text.get_text() for text in ax.get_legend().get_texts()]
+    assert labels == ["BRPO (3 seeds)", "ensemble of experts", "clairvoyant expert"]
+    assert ax.xaxis.get_major_formatter()(1_500_000) == "1.5"
+
+
+def test_one_seed_has_no_interval() -> None:
+    ax = blank()
+    figures.draw_curves(ax, {"bpo": [(STEPS, SEEDS[0])]})
+    assert not ax.collections
+    np.testing.assert_array_equal(ax.lines[0].get_ydata(), SEEDS[0])
+
+
+def test_seeds_count_as_far_as_the_shortest_and_must_agree_on_steps() -> None:
+    steps, mean, _ = figures.over_seeds([(STEPS, SEEDS[0]), (STEPS[:2], SEEDS[1][:2])])
+    assert (steps.tolist(), mean.tolist()) == ([0, 1_000_000], [1.5, 12.0])
+    with pytest.raises(Mistake, match="same numbers of steps"):
+        figures.over_seeds([(STEPS, SEEDS[0]), (STEPS + 1, SEEDS[1])])
+
+
+def test_the_gap_shows_exact_lines_and_simulated_points() -> None:
+    ax = blank()
+    figures.draw_gap(ax, 2, [figures.TreePoint(2, 1, "posterior sampling", 18.0, 2.0)])
+    optimal, sampled, points = ax.lines[:3]
+    assert optimal.get_ydata() == pytest.approx([99.9])
+    assert sampled.get_ydata() == pytest.approx([100 / 4 - 10 * 3 / 4])
+    assert points.get_ydata() == pytest.approx([18.0])
+    [bars] = [segment for collection in ax.collections[1:] for segment in collection.get_segments()]
+    np.testing.assert_allclose(bars[:, 1], [18.0 - 3.92, 18.0 + 3.92])
+
+
+# ---- sheets and maps ---------------------------------------------------------------------------------------------
+
+
+def test_the_sensing_map_counts_every_step(maze4_mdp: BeliefMDP) -> None:
+    rng = np.random.default_rng(0)
+    positions = rng.uniform(-1.4, 1.4, (400, 2)).astype(np.float32)
+    positions[:7], positions[7] = (0.61, -1.25), (1.4, -1.4)
+    sensed = rng.random(400) < 0.4
+    sensed[:8] = [True, True, True, False, True, True, False, True]
+    ax = blank()
+    mesh = figures.draw_sensing(ax, maze4_mdp.problem, positions, sensed, cells=14)
+    visits = next(artist for artist in ax.collections if artist is not mesh and artist.get_gid() is None)
+    counts = mesh.get_array().filled(0).reshape(14, 14)
+    assert counts.sum() == sensed.sum() and visits.get_array().sum() == 400
+    here = (np.abs(positions - (0.7, -1.3)) <= 0.1).all(1)
+    assert counts[0, 10] == (here & sensed).sum() >= 5  # row: y in [-1.4, -1.2], column: x in [0.6, 0.8]
+
+
+def test_stills_are_written_whole(maze4_mdp: BeliefMDP, tmp_path: Path) -> None:
+    problem, moment = maze4_mdp.problem, maze_moment()
+    scenes = [(f"scene {number}", lambda ax: problem.draw(ax, *moment)) for number in range(5)]
+    figures.setup(tmp_path / "deep" / "setup.png", scenes)
+    figures.sensing_map(tmp_path / "sensing.png", problem, np.zeros((3, 2)), np.zeros(3, bool))
+    figures.curve(tmp_path / "curve.png", {"brpo": [(STEPS, SEEDS[0])]}, 1.0)
+    figures.tree_gap(tmp_path / "gap.png", [figures.TreePoint(depth, 2, "brpo", 1.0, 0.1) for depth in (1, 2)])
+    sizes = {path.name: Image.open(path).size for path in tmp_path.rglob("*") if path.is_file()}
+    assert sizes == {
+        "setup.png": (1620, 1200),
+        "sensing.png": (900, 780),
+        "curve.png": (1140, 600),
+        "gap.png": (960, 570),
+    }
+
+
+def test_a_failed_picture_leaves_the_old_one(tmp_path: Path) -> None:
+    path = tmp_path / "picture.png"
+    path.write_text("old")
+    with pytest.raises(ZeroDivisionError), figures.atomically(path) as temporary:
+        temporary.write_text("half")
+        raise ZeroDivisionError
+    assert [file.name for file in tmp_path.iterdir()] == ["picture.png"] and path.read_text() == "old"
+
+
+# ---- films -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("last", [1, 2, 13, 138, 239, 240, 500, 750, 5000])
+def test_long_episodes_are_thinned_and_short_ones_slowed(last: int) -> None:
+    times, shown = zip(*figures.schedule(last, 20), strict=True)
+    assert times[0] == 0 and times[-1] == last and (np.diff(times) > 0).all()
+    assert len(np.unique(np.diff(times)[:-1])) <= 1  # an even pace
+    assert len(times) <= figures.MOST_FRAMES + 1
+    assert set(shown[:-1]) == {shown[0]} and shown[-1] == shown[0] + 20
+    assert shown[0] == {1: 20, 2: 20, 13: 9}.get(last, 1)
+
+
+def test_the_story_counts_return_and_sensing(maze4_mdp: BeliefMDP, maze_episode: Episode) -> None:
+    story = figures.tell("", maze_episode, maze4_mdp.problem.senses)
+    flags = maze_episode.action[:-1, 2] > 0
+    half = len(flags) // 2
+    assert story.earned[half] == pytest.approx(maze_episode.reward[:half].sum())
+    assert story.earned[-1] == pytest.approx(maze_episode.reward.sum())
+    words = figures.caption(story, half).split()
+    assert words == ["step", str(half), "return", f"{-flags[:half].sum():g}", "sensed", str(flags[:half].sum())]
+    assert figures.caption(story, story.last).split()[-1] == str(flags.sum())
+
+
+def test_a_panel_holds_its_end_while_others_go_on(tree_mdp: BeliefMDP, tree_episode: Episode) -> None:
+    short = jax.tree.map(lambda leaf: leaf[-4:], tree_episode)
+    stories = [figures.tell("", episode, tree_mdp.problem.senses) for episode in (tree_episode, short)]
+    _, (long_panel, short_panel) = figures.lay_out(stories)
+    for panel in (long_panel, short_panel):
+        panel.show(tree_mdp.problem.draw, 5)
+    assert long_panel.caption.get_text().startswith("step 5 ") and long_panel.caption.get_fontweight() == "normal"
+    assert short_panel.caption.get_text().startswith("step 3 ") and short_panel.caption.get_fontweight() == "bold"
+    for panel, now in ((long_panel, 5), (short_panel, 3)):  # hidden: from now on to the end of the common clock
+        assert panel.cover.get_x() == now + 0.5
+        assert panel.cover.get_x() + panel.cover.get_width() == stories[0].last + 0.5
+
+
+def test_the_strip_is_as_opaque_as_the_belief(tree_mdp: BeliefMDP, tree_episode: Episode) -> None:
+    ax, story = blank(), figures.tell("", tree_episode, tree_mdp.problem.senses)
+    figures.draw_strip(ax, story, story.last)
+    [image], [ticks] = ax.images, ax.collections
+    np.testing.assert_allclose(image.get_array()[..., 3], np.exp(tree_episode.situation.belief).T)
+    sensed = np.flatnonzero(tree_episode.situation.state.reading[1:].any(-1))  # a reading follows at once
+    assert [segment[0, 0] for segment in ticks.get_segments()] == sensed.tolist() != []
+
+
+class Gaussian(NamedTuple):
+    mean: np.ndarray
+    covariance: np.ndarray
+
+
+def test_only_lists_of_probabilities_are_shown_as_such(maze4_mdp: BeliefMDP, maze_episode: Episode) -> None:
+    factored = np.log(np.full((5, 3, 2), 0.5))
+    assert figures.probabilities(factored).shape == (5, 6)
+    assert figures.probabilities(np.zeros((5, 2))) is None
+    belief = Gaussian(np.zeros((len(maze_episode.over), 2)), np.zeros((len(maze_episode.over), 2, 2)))
+    episode = maze_episode._replace(situation=maze_episode.situation._replace(belief=belief))
+    ax, story = blank(), figures.tell("", episode, None)
+    figures.draw_strip(ax, story, story.last)
+    np.testing.assert_allclose(ax.lines[0].get_ydata(), story.earned)
+
+
+def test_films_play(tree_mdp: BeliefMDP, tree_episode: Episode, tmp_path: Path) -> None:
+    path = tmp_path / "film.mp4"
+    figures.film(
+        path, [("one", tree_episode), ("two", tree_episode)], tree_mdp.problem.draw, tree_mdp.problem.senses, 10
+    )
+    frames = read_film(path)
+    planned = figures.schedule(len(tree_episode.over) - 1, 10)
+    assert len(frames) == sum(shown for _, shown in planned)
+    assert frames.shape[1:] == (672, 960, 3) and not any(side % 16 for side in frames.shape[1:3])
+    first = np.cumsum([0, *(shown for _, shown in planned)])[:-1]
+    change = np.abs(np.diff(frames[first].astype(int), axis=0)).max((1, 2, 3))
+    assert change.min() > 100  # every step shows something new
+    held = np.abs(frames[-10].astype(int) - frames[-1]).max()
+    assert held < 30  # up to compression
+    assert [file.name for file in tmp_path.iterdir()] == ["film.mp4"]
+
+
+def test_gifs_play(tiger_mdp: BeliefMDP, tmp_path: Path) -> None:
+    episode = rollout.record(jax.random.key(1), tiger_mdp, advice.ensemble)
+    path = tmp_path / "film.gif"
+    figures.film(path, [("tiger", episode)], tiger_mdp.problem.draw, fps=10)
+    film = Image.open(path)
+    assert film.size == (480, 672) and film.n_frames == len(episode.over)
+    pictures, lasting = [], 0
+    for number in range(film.n_frames):
+        film.seek(number)
+        lasting += film.info["duration"]
+        pictures.append(np.asarray(film.convert("RGB")))
+    assert lasting == 100 * sum(shown for _, shown in figures.schedule(len(episode.over) - 1, 10))
+    assert all((a != b).any() for a, b in itertools.pairwise(pictures))
+    assert (pictures[0][0, 0] == 255).all()  # white stays white
+
+
+def test_a_film_must_be_mp4_or_gif(tree_mdp: BeliefMDP, tree_episode: Episode, tmp_path: Path) -> None:
+    with pytest.raises(Mistake, match=r"\.mp4 or \.gif"):
+        figures.film(tmp_path / "film.avi", [("", tree_episode)], tree_mdp.problem.draw)
