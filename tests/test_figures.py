@@ -256,6 +256,8 @@ def test_seeds_count_as_far_as_the_shortest_and_must_agree_on_steps() -> None:
     assert (steps.tolist(), mean.tolist()) == ([0, 1_000_000], [1.5, 12.0])
     with pytest.raises(Mistake, match="same numbers of steps"):
         figures.over_seeds([(STEPS, SEEDS[0]), (STEPS + 1, SEEDS[1])])
+    with pytest.raises(Mistake, match="no held-out evaluation"):
+        figures.over_seeds([])
 
 
 def test_the_gap_shows_exact_lines_and_simulated_points() -> None:

@@ -18,6 +18,7 @@ from seerax.agents import AGENTS
 from seerax.core import BeliefMDP, Policy
 from seerax.errors import Mistake, unknown
 from seerax.experiments import Experiment
+from seerax.problems.maze import Maze
 from seerax.progress import TrainingBar, episode_bar
 from seerax.rollout import Evaluation
 
@@ -200,7 +201,7 @@ def film(command: cli.Film) -> None:
     if not hasattr(mdp.problem, "draw"):
         raise Mistake(f"{problem} has no draw method, so it cannot be filmed.")
     path.parent.mkdir(parents=True, exist_ok=True)
-    figures.film(path, panels, mdp.problem.draw)
+    figures.film(path, panels, mdp.problem.draw, getattr(mdp.problem, "senses", None))
     out.print(f"{path}")
 
 
@@ -230,7 +231,10 @@ def _curve(path: Path, command: cli.Figure) -> None:
     labels = [folder.read_config()["agent"] for folder in folders]
     known = [json.loads(folder.evaluation.read_text()) for folder in folders if folder.evaluation.exists()]
     lines = {name: known[0][name]["mean"] for name in ("ensemble", "clairvoyant") if known and name in known[0]}
-    figures.curve(path, {label: f.curves() for label, f in zip(labels, folders, strict=True)}, **lines)
+    curves: dict[str, Any] = {}
+    for label, folder in zip(labels, folders, strict=True):
+        curves.setdefault(label, []).extend(folder.curves())
+    figures.curve(path, curves, **lines)
 
 
 def _sensing(path: Path, command: cli.Figure) -> None:
@@ -239,6 +243,8 @@ def _sensing(path: Path, command: cli.Figure) -> None:
     mdp, policy = players[0]
     keys = jax.random.split(runs.evaluation_key(0), 100)
     episodes = [rollout.record(key, mdp, policy) for key in keys]
+    if not isinstance(mdp.problem, Maze):
+        raise Mistake("Where it senses is drawn for the mazes only.")
     positions = np.concatenate([e.situation.state.position[1:] for e in episodes])
     sensed = np.concatenate([e.situation.state.sensed[1:] for e in episodes])
     figures.sensing_map(path, mdp.problem, positions, sensed)
@@ -261,5 +267,5 @@ def _tree(path: Path, command: cli.Figure) -> None:
         for episodes in (1, 4, 16, 32):
             mdp = problems.tree.posterior_sampling(problems.tree.tree(depth, episodes))
             result = rollout.evaluate(runs.evaluation_key(0), mdp, ensemble, 1000)
-            rows.append((depth, episodes, result.mean, result.stderr))
+            rows.append(figures.TreePoint(depth, episodes, "posterior sampling", result.mean, result.stderr))
     figures.tree_gap(path, rows)

@@ -92,6 +92,8 @@ def draw_curves(
 
 def over_seeds(seeds: Sequence[Run]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Steps, means, and half of the 95 % interval by Student's t. Seeds count as far as the shortest has come."""
+    if not seeds:
+        raise Mistake("There is no held-out evaluation to draw a curve of yet.")
     count = min(len(steps) for steps, _ in seeds)
     steps = np.asarray(seeds[0][0])[:count]
     if any((np.asarray(other)[:count] != steps).any() for other, _ in seeds):

@@ -20,12 +20,14 @@ class MLP(eqx.Module):
     biases: list[Array]
 
     def __init__(self, key: Key, sizes: tuple[int, ...], head_scale: float):
-        """Orthogonal weights of gain sqrt(2); `head_scale` 0 makes the output zero everywhere."""
+        """Normal weights that keep the size of their inputs; `head_scale` 0 makes the output zero everywhere."""
         keys = jax.random.split(key, len(sizes) - 1)
-        gains = [2.0**0.5] * (len(sizes) - 2) + [head_scale]
+        gains = [1.0] * (len(sizes) - 2) + [head_scale]
         shapes = list(pairwise(sizes))
-        orthogonal = jax.nn.initializers.orthogonal
-        self.weights = [orthogonal(gain)(k, shape) for gain, k, shape in zip(gains, keys, shapes, strict=True)]
+        self.weights = [
+            gain * jax.random.normal(k, shape) / shape[0] ** 0.5
+            for gain, k, shape in zip(gains, keys, shapes, strict=True)
+        ]
         self.biases = [jnp.zeros(size) for size in sizes[1:]]
 
     def __call__(self, x: Array) -> Array:

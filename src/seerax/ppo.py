@@ -262,14 +262,16 @@ def iterate(ppo: PPO, learner: Learner) -> tuple[Learner, dict[str, Array]]:
     worlds, played, last_value = play(ppo, play_key, learner.brain, learner.worlds)
     advantage = advantages(played, last_value, ppo.discount, ppo.config.trace)
     target = advantage + played.value
-    brain = learner.brain
+    brain, batch = learner.brain, summed_up(learner.brain, played, advantage, target)
     if ppo.config.normalise_values:
-        brain = rescaled(brain, brain.values.merge(*moments(target, played.live)))
-    brain, optimiser, metrics = improve(ppo, shuffle_key, brain, learner.optimiser, played, advantage, target)
+        brain = rescaled(brain, brain.values.merge(*batch.target, batch.steps))
+    standard = (advantage - batch.advantage.mean) / jnp.sqrt(batch.advantage.variance + 1e-8)
+    brain, optimiser, metrics = improve(ppo, shuffle_key, brain, learner.optimiser, played, standard, target)
     brain = quietened(ppo.config, brain, learner.iteration + 1)
     if ppo.config.normalise_inputs:
-        brain = brain._replace(inputs=brain.inputs.merge(*moments(played.inputs, played.live)))
-    return Learner(brain, optimiser, worlds, key, learner.iteration + 1), {**metrics, **told(played)}
+        brain = brain._replace(inputs=brain.inputs.merge(*batch.inputs, batch.steps))
+    told = {"episodes": batch.ended, "return": batch.score}
+    return Learner(brain, optimiser, worlds, key, learner.iteration + 1), {**metrics, **told}
 
 
 def play(ppo: PPO, key: Key, brain: Brain, worlds: World) -> tuple[World, Played, Array]:
@@ -318,19 +320,48 @@ def advantages(played: Played, last_value: Array, discount: float, trace: float)
     return advantage
 
 
+class Moments(NamedTuple):
+    mean: Array
+    variance: Array
+
+
+class Summary(NamedTuple):
+    """What an iteration's play amounts to, over all devices and live steps."""
+
+    target: Moments
+    advantage: Moments
+    inputs: Moments
+    steps: Array
+    ended: Array  # episodes
+    score: Array  # their mean return, exploration included
+
+
+def summed_up(brain: Brain, played: Played, advantage: Array, target: Array) -> Summary:
+    """All statistics in one message between the devices: several in no fixed order could wait for each other."""
+    live = played.live.astype(jnp.float32)
+    measured = (target, advantage, played.inputs)
+    centres = (brain.values.mean, jnp.zeros(()), brain.inputs.mean)  # near the means: exact enough in 32 bits
+
+    def sums(x: Array, centre: Array) -> Moments:
+        weight, away = live.reshape(*live.shape, *[1] * (x.ndim - 2)), x - centre
+        return Moments((weight * away).sum((0, 1)), (weight * away**2).sum((0, 1)))
+
+    counts = (live.sum(), played.over.sum().astype(jnp.float32), (played.over * played.score).sum())
+    local = ([sums(x, centre) for x, centre in zip(measured, centres, strict=True)], counts)
+    each, (steps, ended, score) = jax.tree.map(lambda x: x * jax.lax.psum(1, devices.WORLDS), everywhere(local))
+
+    def moments(total: Moments, centre: Array) -> Moments:
+        first, second = total.mean / steps, total.variance / steps
+        return Moments(centre + first, jnp.maximum(second - first**2, 0.0))
+
+    target_, advantage_, inputs_ = (moments(total, centre) for total, centre in zip(each, centres, strict=True))
+    return Summary(target_, advantage_, inputs_, steps, ended, score / jnp.maximum(ended, 1))
+
+
 def everywhere(x: Any) -> Any:
     """The mean over all devices, as one message."""
     vector, unravel = ravel_pytree(x)
     return unravel(jax.lax.pmean(vector, devices.WORLDS))
-
-
-def moments(x: Array, live: Array) -> tuple[Array, Array, Array]:
-    """Mean, variance and count of the live entries over time, worlds and devices."""
-    weight = live.reshape(*live.shape, *[1] * (x.ndim - 2)).astype(jnp.float32)
-    count = jax.lax.psum(weight.sum(), devices.WORLDS)
-    mean = jax.lax.psum((weight * x).sum((0, 1)), devices.WORLDS) / count
-    variance = jax.lax.psum((weight * (x - mean) ** 2).sum((0, 1)), devices.WORLDS) / count
-    return mean, variance, count
 
 
 def rescaled(brain: Brain, values: Normaliser) -> Brain:
@@ -383,12 +414,11 @@ def improve(
 ) -> tuple[Brain, Any, dict[str, Array]]:
     """Epochs of minibatches on what was played."""
     config = ppo.config
-    mean, variance, _ = moments(advantage, played.live)
     whole = Minibatch(
         brain.inputs.normalise(played.inputs),
         played.raw,
         played.log_prob,
-        (advantage - mean) / jnp.sqrt(variance + 1e-8),
+        advantage,
         brain.values.normalise(target),
         played.live.astype(jnp.float32),
     )
@@ -413,10 +443,3 @@ def improve(
     first = (brain.network, optimiser, jnp.bool_(False))
     (network, optimiser, _), metrics = jax.lax.scan(epoch, first, jax.random.split(key, config.epochs))
     return brain._replace(network=network), optimiser, jax.tree.map(jnp.mean, metrics)
-
-
-def told(played: Played) -> dict[str, Array]:
-    """How the episodes that ended in this iteration went, exploration included."""
-    ended = jax.lax.psum(played.over.sum(), devices.WORLDS)
-    total = jax.lax.psum((played.over * played.score).sum(), devices.WORLDS)
-    return {"episodes": ended, "return": total / jnp.maximum(ended, 1)}

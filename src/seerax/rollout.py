@@ -30,7 +30,7 @@ class Episode(NamedTuple):
     situation: Situation
     action: Array
     reward: Array
-    score: Array  # return including this step
+    score: Array  # return including this step; the last row is the final situation, in which nothing is done
     over: Array
 
 
@@ -179,8 +179,9 @@ def _record(key: Key, mdp: BeliefMDP, policy: Any) -> Episode:
         policy_key, world_key = episode_key(key, time)
         action = act(policy, policy_key, world)
         following, outcome = mdp.step(world_key, world, action)
+        following = select(world.over, world, following)
         moment = Episode(world.latent, world.situation, mdp.clip(action), outcome.reward, following.score, world.over)
-        return select(world.over, world, following), moment
+        return following, moment
 
     world, moments = jax.lax.scan(body, start(mdp, key), jnp.arange(mdp.problem.horizon))
     nothing = jnp.zeros(mdp.action_size)

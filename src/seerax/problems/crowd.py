@@ -11,11 +11,13 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
 from seerax import advice
 from seerax.core import Action, BeliefMDP, Expert, Key, Latent, Situation, State, Step
 from seerax.filters import Factored
+from seerax.shooting import Shooting, lattice
 
 # ---- constants ---------------------------------------------------------------------------------------------------
 
@@ -68,15 +70,14 @@ class CrowdNav:
         return goals()[index, jnp.arange(WALKERS)]
 
     def reset(self, key: Key, latent: Latent) -> CrowdState:
-        speed_key, place_key, pace_key = jax.random.split(key, 3)
+        car, place, pace = jnp.split(jax.random.uniform(key, (1 + 2 * WALKERS,)), [1, 1 + WALKERS])
         x = jnp.where(from_left(), -BESIDE, WIDTH + BESIDE)
-        y = jax.random.uniform(place_key, (WALKERS,), maxval=TOP)
         return CrowdState(
             rear=jnp.array(START),
             heading=jnp.float32(0),
-            speed=jax.random.uniform(speed_key, maxval=START_SPEED),
-            people=jnp.stack([x, y], -1),
-            speeds=jax.random.uniform(pace_key, (WALKERS,), minval=SLOWEST, maxval=FASTEST),
+            speed=START_SPEED * car[0],
+            people=jnp.stack([x, TOP * place], -1),
+            speeds=SLOWEST + (FASTEST - SLOWEST) * pace,
             moved=jnp.zeros((WALKERS, 2)),
             hit=jnp.bool_(False),
         )
@@ -91,9 +92,9 @@ class CrowdNav:
         moved = pace[:, None] * direction(bearing(latent - state.people) + noise)
         people = state.people + moved
 
-        before = in_car_frame(state.people, state.rear, heading)
-        after = in_car_frame(people, rear, heading)
-        hit = (distance_to_car(before, after) < RADIUS).any()
+        before = in_car_frame(*(state.people - state.rear).T, jnp.sin(heading), jnp.cos(heading))
+        after = in_car_frame(*(people - rear).T, jnp.sin(heading), jnp.cos(heading))
+        hit = (distance_of_way(jnp.stack(before, -1), jnp.stack(after, -1)) < RADIUS).any()
         state = CrowdState(rear, heading, speed, people, state.speeds, moved, hit)
         left, passed = self._left_road(state), self._passed(state)
         ending = jnp.where(hit, -collision_cost(speed), jnp.where(left, LEFT_ROAD, jnp.where(passed, PASSED, 0.0)))
@@ -115,8 +116,11 @@ class CrowdNav:
         turn = bearing(next_state.moved) - bearing(latent - state.people)
         return jnp.where(walking(state), log_wrapped_normal(turn, NOISE), 0.0)
 
+    def draw(self, ax: Any, situation: Situation, action: Action, latent: Latent) -> None:
+        draw_crowd(ax, situation, action, latent)
+
     def _left_road(self, state: CrowdState) -> Array:
-        """To a side, or turned round and out at the bottom. The front is always the first part of the car to leave."""
+        """To a side, or turned round and out at the bottom. The rear only ever follows the front."""
         x, y = front_of(state.rear, state.heading)
         return (x <= 0) | (x >= WIDTH) | (y <= BOTTOM)
 
@@ -168,35 +172,172 @@ def front_of(rear: Array, heading: Array) -> Array:
     return rear + CAR_LENGTH * direction(heading)
 
 
-def in_car_frame(points: Array, rear: Array, heading: Array) -> Array:
-    """Points [..., 2] as (metres to the right of the car's middle line, metres ahead of its rear edge)."""
-    x, y = (points - rear)[..., 0], (points - rear)[..., 1]
-    sin, cos = jnp.sin(heading), jnp.cos(heading)
-    return jnp.stack([cos * x + sin * y, cos * y - sin * x], -1)
+def in_car_frame(x: Array, y: Array, sin: Array, cos: Array) -> tuple[Array, Array]:
+    """Offsets from the rear point as metres to the right of the car's centre and ahead of it."""
+    return cos * x + sin * y, cos * y - sin * x - CAR_LENGTH / 2
 
 
-def distance_to_car(start: Array, end: Array) -> Array:
-    """Exact distance between the car's rectangle and straight ways start-end, [..., 2] in the car's frame."""
-    corner = jnp.array([CAR_WIDTH / 2, CAR_LENGTH / 2])  # seen from the middle of the car
-    start, end = start - jnp.array([0.0, CAR_LENGTH / 2]), end - jnp.array([0.0, CAR_LENGTH / 2])
-    along = end - start
-    corners = corner * jnp.array([[1, 1], [1, -1], [-1, 1], [-1, -1]])
-    ends = jnp.minimum(distance_to_box(start, corner), distance_to_box(end, corner))
-    offset = corners - start[..., None, :]
+def distance_of_point(x: Array, y: Array) -> Array:
+    """Between the car's rectangle and a point in the car's frame."""
+    beside, beyond = jnp.abs(x) - CAR_WIDTH / 2, jnp.abs(y) - CAR_LENGTH / 2
+    return jnp.sqrt(jnp.maximum(beside, 0.0) ** 2 + jnp.maximum(beyond, 0.0) ** 2)
+
+
+def distance_of_way(start: Array, end: Array) -> Array:
+    """Between the car's rectangle and straight ways start-end, [..., 2] in the car's frame: exact at any speed.
+
+    If they do not meet, the nearest pair has an end of the way or a corner of the rectangle in it.
+    """
+    corner, along = jnp.array([CAR_WIDTH, CAR_LENGTH]) / 2, end - start
+    ends = jnp.minimum(*(distance_of_point(point[..., 0], point[..., 1]) for point in (start, end)))
+    offset = corner * jnp.array([[1, 1], [1, -1], [-1, 1], [-1, -1]]) - start[..., None, :]
     share = (offset * along[..., None, :]).sum(-1) / jnp.maximum((along**2).sum(-1), 1e-12)[..., None]
     nearest = offset - jnp.clip(share, 0, 1)[..., None] * along[..., None, :]
-    corner_distance = jnp.sqrt((nearest**2).sum(-1)).min(-1)
-    return jnp.where(crosses_box(start, along, corner), 0.0, jnp.minimum(ends, corner_distance))
+    corners = jnp.sqrt((nearest**2).sum(-1)).min(-1)
+    return jnp.where(meets(start, along, corner), 0.0, jnp.minimum(ends, corners))
 
 
-def distance_to_box(point: Array, corner: Array) -> Array:
-    """Of points [..., 2] to the box [-corner, corner]."""
-    return jnp.sqrt((jnp.maximum(jnp.abs(point) - corner, 0.0) ** 2).sum(-1))
-
-
-def crosses_box(start: Array, along: Array, corner: Array) -> Array:
-    """Does start + t * along, 0 <= t <= 1, meet the box [-corner, corner]? It is inside one slab per axis for a while."""
+def meets(start: Array, along: Array, corner: Array) -> Array:
+    """Does start + t * along, 0 <= t <= 1, meet the box [-corner, corner]? It must be in both slabs at one time."""
     along = jnp.where(jnp.abs(along) < 1e-9, 1e-9, along)
     one, other = (-corner - start) / along, (corner - start) / along
     enter, leave = jnp.minimum(one, other).max(-1), jnp.maximum(one, other).min(-1)
     return jnp.maximum(enter, 0.0) <= jnp.minimum(leave, 1.0)
+
+
+# ---- expert ------------------------------------------------------------------------------------------------------
+
+LOOKAHEAD = np.arange(1.0, 16.0, 2.0)  # seconds
+HEADWAY = float(np.exp(-(NOISE**2) / 2))  # E[cos(noise)]: metres made good per metre walked
+SPEED_WEIGHT, HEADING_WEIGHT, DANGER_WEIGHT, EDGE_WEIGHT = 10.0, 1.0, 0.1, 15.0
+CLOSEST = 0.05  # metres: gaps below this are all the same
+EDGE = 1.0  # metres from the side where it begins to cost
+
+
+class Way(NamedTuple):
+    """Straight on after one change of speed and heading. Numbers rather than vectors: the search runs faster."""
+
+    x: Array  # of the rear point
+    y: Array
+    heading: Array
+    sin: Array
+    cos: Array
+    speed: Array
+
+
+class Encounter(NamedTuple):
+    """Where a person will be, seconds from now."""
+
+    x: Array
+    y: Array
+    time: Array
+
+
+def follow(state: CrowdState, action: Action) -> Way:
+    heading = state.heading + STEERING * action[1]
+    speed = jnp.maximum(state.speed + ACCELERATION * action[0], 0.0)
+    return Way(*state.rear, heading, jnp.sin(heading), jnp.cos(heading), speed)
+
+
+def forecast(state: CrowdState, goals: Latent) -> Encounter:
+    """People walk straight to their goals, as fast as their noise lets them, and stay there: leaves [48]."""
+    offset = goals - state.people
+    distance = jnp.sqrt((offset**2).sum(-1))
+    pace = jnp.where(walking(state), HEADWAY * state.speeds, 0.0)
+    share = jnp.minimum(LOOKAHEAD[:, None] * pace / jnp.maximum(distance, 1e-6), 1.0)
+    x, y = (state.people[:, axis] + share * offset[:, axis] for axis in range(2))
+    return Encounter(x.ravel(), y.ravel(), jnp.repeat(jnp.asarray(LOOKAHEAD, jnp.float32), WALKERS))
+
+
+def cost(way: Way) -> Array:
+    """Slowness, heading away from the top, and nearing a side."""
+    travelled = way.speed * LOOKAHEAD
+    front = way.x - (travelled + CAR_LENGTH) * way.sin
+    nearing = jnp.maximum(jnp.abs(front - WIDTH / 2) - (WIDTH / 2 - EDGE), 0.0)
+    edge = jnp.where(way.y + travelled * way.cos < TOP, nearing, 0.0).sum()
+    return HEADING_WEIGHT * jnp.abs(way.heading) - SPEED_WEIGHT * way.speed + EDGE_WEIGHT * edge
+
+
+def danger(way: Way, encounter: Encounter) -> Array:
+    """The inverse square of the gap between car and person, as long as the car has not passed."""
+    travelled = encounter.time * way.speed
+    right, ahead = in_car_frame(encounter.x - way.x, encounter.y - way.y, way.sin, way.cos)
+    gap = distance_of_point(right, ahead - travelled) - RADIUS
+    passed = way.y + travelled * way.cos >= TOP
+    return jnp.where(passed, 0.0, DANGER_WEIGHT / jnp.maximum(gap, CLOSEST) ** 2)
+
+
+def driving_expert() -> Expert:
+    candidates = lattice(np.linspace(-1, 1, 9), np.linspace(-1, 1, 5))
+    return Shooting(candidates, follow, forecast, cost, danger).expert()
+
+
+# ---- builder -----------------------------------------------------------------------------------------------------
+
+
+def crowdnav() -> BeliefMDP:
+    """Belief over each person's goal; the expert drives as if everyone went to the mean of their goals."""
+    problem, expert = CrowdNav(), driving_expert()
+    filter = Factored(goals(), problem.log_likelihood)
+    return BeliefMDP(problem, filter, advice.of_mean(filter, expert), expert)
+
+
+# ---- drawing -----------------------------------------------------------------------------------------------------
+
+AHEAD = 5.0  # seconds of driving and of walking that arrows show
+
+
+def draw_crowd(ax: Any, situation: Situation, action: Action, latent: Latent) -> None:
+    """Arrows as long as `AHEAD` seconds: one to each goal of a person, as opaque as it is believed in; where the car
+    would get to by the action (red) and by the advice (black). Dotted lines lead to the true goals."""
+    state, belief, advised = situation
+    pen = draw_road(ax)
+    pen.lines(np.stack([state.people, latent], axis=1)[np.asarray(walking(state))], "faint", 0.8, (0, (1, 3)))
+    for number in range(WALKERS):
+        draw_person(pen, state, number, np.exp(belief[number]))
+    draw_car(pen, state)
+    for choice, width, colour in ((action, 0.16, "action"), (advised, 0.06, "advice")):
+        way = follow(state, choice)
+        ahead = np.array([-way.sin, way.cos])
+        pen.arrow(np.asarray(state.rear) + CAR_LENGTH * ahead, AHEAD * float(way.speed) * ahead, width, colour)
+
+
+def draw_road(ax: Any) -> Any:
+    """The road, the band where people start, the goals, and the line that the rear has to pass."""
+    from seerax.problems.sketch import Pen  # matplotlib is for those who draw
+
+    pen = Pen(ax)
+    pen.page(-1.4, WIDTH + 1.4, BOTTOM - 0.4, TOP + 3.6)
+    road = pen.box((0, BOTTOM - 1), WIDTH, TOP - BOTTOM + 6, "paper", "wall", line=2)
+    for y in np.arange(0, TOP, 0.8):
+        pen.inside(road).box((0, y), WIDTH, 0.4, "pale", "pale", line=0)
+    pen.lines([[(0, TOP), (WIDTH, TOP)]], "clairvoyant", 2, (0, (4, 2)))
+    pen.text((WIDTH - 0.15, TOP + 0.3), "passed", 9, "faint", ha="right")
+    for x, y in np.asarray(goals()[:, [0, PER_SIDE]]).reshape(-1, 2):
+        pen.disc((x, y), 0.13, "paper")
+        pen.ring((x, y), 0.13, "wall", 1.5)
+    return pen
+
+
+def draw_person(pen: Any, state: CrowdState, number: int, chances: np.ndarray) -> None:
+    place = np.asarray(state.people[number])
+    pen.disc(place, RADIUS, "optimal", 0.35, "person")
+    pen.ring(place, RADIUS, "optimal", 1.2)
+    if not walking(state)[number]:
+        return
+    for goal, chance in zip(np.asarray(goals())[:, number], chances, strict=True):
+        along = (goal - place) / np.hypot(*(goal - place))
+        tip = place + AHEAD * float(state.speeds[number]) * along
+        barbs = [tip - 0.25 * (along + side * 0.6 * along[::-1] * [-1, 1]) for side in (-1, 1)]
+        pen.lines([[place, tip], *([barb, tip] for barb in barbs)], "belief", 2.5).set_alpha(float(chance))
+
+
+def draw_car(pen: Any, state: CrowdState) -> None:
+    from matplotlib.transforms import Affine2D
+
+    x, y = np.asarray(state.rear)
+    turned = Affine2D().rotate_around(x, y, float(state.heading)) + pen.ax.transData
+    body = pen.box((x - CAR_WIDTH / 2, y), CAR_WIDTH, CAR_LENGTH, "action" if state.hit else "agent", round=0.12)
+    window = pen.box((x - 0.17, y + 1.2), 0.34, 0.3, "paper", "paper", round=0.05, line=0)
+    for part in (body, window):
+        part.set_transform(turned)

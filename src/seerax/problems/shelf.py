@@ -32,6 +32,8 @@ THICKNESS = 0.01
 OBJECT_RADIUS, OBJECT_HALF = 0.03, 0.05  # it stands on its plate
 OBJECT_LOW, OBJECT_HIGH = np.array([0.0, -0.575]), np.array([0.16, -0.175])  # where it can be, x and y
 OBJECT_HEIGHTS = np.array([0.105, 0.455])
+SITES = np.array([(FRONT, -0.38, PLATES[1]), (FRONT, -0.38, PLATES[0])])  # the poses of the shelves
+SCALE = 0.3  # metres that count as 1 in the features
 
 WAM = Arm(
     rows=WAM_ROWS,
@@ -45,19 +47,19 @@ WAM = Arm(
 )
 
 
-def shelf_boxes() -> tuple[np.ndarray, np.ndarray]:
-    """(low, high) corners, [5, 3]: lower plate, upper plate, right wall, left wall, back."""
-    low, high = (FRONT, RIGHT, PLATES[0]), (BACK, LEFT, TOP)
-    centres = [
-        [(FRONT, RIGHT, PLATES[0]), (BACK, LEFT, PLATES[0])],
-        [(FRONT, RIGHT, PLATES[1]), (BACK, LEFT, PLATES[1])],
-        [low, (BACK, RIGHT, TOP)],
-        [(FRONT, LEFT, PLATES[0]), high],
-        [(BACK, RIGHT, PLATES[0]), high],
-    ]
-    corners = np.array(centres)
-    flat = corners[:, 0] == corners[:, 1]
-    return corners[:, 0] - flat * THICKNESS / 2, corners[:, 1] + flat * THICKNESS / 2
+def shelf() -> tuple[np.ndarray, np.ndarray]:
+    """(low, high) corners, [5, 3]: lower plate, upper plate, right wall, left wall, back. There is no lid."""
+    sheets = np.array(
+        [
+            [(FRONT, RIGHT, PLATES[0]), (BACK, LEFT, PLATES[0])],
+            [(FRONT, RIGHT, PLATES[1]), (BACK, LEFT, PLATES[1])],
+            [(FRONT, RIGHT, PLATES[0]), (BACK, RIGHT, TOP)],
+            [(FRONT, LEFT, PLATES[0]), (BACK, LEFT, TOP)],
+            [(BACK, RIGHT, PLATES[0]), (BACK, LEFT, TOP)],
+        ]
+    )
+    thin = sheets[:, 0] == sheets[:, 1]
+    return sheets[:, 0] - thin * THICKNESS / 2, sheets[:, 1] + thin * THICKNESS / 2
 
 
 # ---- state -------------------------------------------------------------------------------------------------------
@@ -76,7 +78,7 @@ class ShelfState(NamedTuple):
 
 @dataclass(frozen=True)
 class ArmShelf:
-    """The latent is the object's position. Action: three displacements of the hand, and sensing if the fourth is positive."""
+    """The latent is the object's position. Action: where to move the hand, and sensing if the fourth is positive."""
 
     horizon: int = 200
     discount: float = 0.99
@@ -104,7 +106,15 @@ class ArmShelf:
         return Step(ShelfState(joints, hand, reading, sensed, touching), reward, jnp.bool_(False))
 
     def features(self, state: ShelfState) -> Array:
-        raise NotImplementedError
+        """Hand, joints, both shelves and the reading as seen from the hand, the noise, and what was touched.
+
+        The noise is 1 without sensing and 0 with it: the true scale, the distance, would give the object away.
+        """
+        sites = (jnp.asarray(SITES, jnp.float32) - state.hand).ravel() / SCALE
+        reading = (state.reading - state.hand) / jnp.where(state.sensed, SCALE, BLIND)
+        blind = ~state.sensed[None]
+        hand = (state.hand - prior().mean) / SCALE
+        return jnp.concatenate([hand, state.joints - WAM.rest, sites, reading, blind, state.touching])
 
     def senses(self, state: State, action: Action) -> Array:
         return action[3] > 0
@@ -121,6 +131,9 @@ class ArmShelf:
         square = jnp.square(state.hand - mean).sum() + jnp.trace(covariance)
         return jnp.where(state.sensed, square, BLIND**2) * jnp.eye(3)
 
+    def draw(self, ax: Any, situation: Situation, action: Action, latent: Latent) -> None:
+        draw_shelf(self, ax, situation, action, latent)
+
     def _move(self, state: ShelfState, by: Array, latent: Latent) -> tuple[Array, Array, Array]:
         """(joints, hand, what it ran into): a move that would end in something solid is not made."""
         joints = WAM.moved(state.joints, by)
@@ -132,58 +145,159 @@ class ArmShelf:
 
 
 def obstacles(latent: Latent) -> Boxes:
-    """The shelf, and last the object: a cylinder with rounded rims, all points within its radius of a short segment."""
-    low, high = (jnp.asarray(corner, jnp.float32) for corner in shelf_boxes())
+    """The shelf, and last the object: a cylinder with round ends, all points within its radius of a short segment."""
+    low, high = (jnp.asarray(corner, jnp.float32) for corner in shelf())
     half = jnp.array([0, 0, OBJECT_HALF - OBJECT_RADIUS])
     radius = jnp.zeros(len(low) + 1).at[-1].set(OBJECT_RADIUS)
     return Boxes(jnp.vstack([low, latent - half]), jnp.vstack([high, latent + half]), radius)
 
 
+def prior() -> Gaussian:
+    """Mean and covariance of where the object can be."""
+    mean = np.append((OBJECT_LOW + OBJECT_HIGH) / 2, OBJECT_HEIGHTS.mean())
+    variance = np.append((OBJECT_HIGH - OBJECT_LOW) ** 2 / 12, OBJECT_HEIGHTS.var())
+    return Gaussian(jnp.asarray(mean, jnp.float32), jnp.diag(jnp.asarray(variance, jnp.float32)))
+
+
 # ---- expert ------------------------------------------------------------------------------------------------------
 
-STANDOFF = np.array([-0.04, 0.0, 0.015])  # from the object to where the hand holds
-OUTSIDE = -0.20  # x of the hand at which the fingers are clear of the shelf
-BEFORE = 0.14  # x from the object to the hand at which the fingers are clear of the object
-ASIDE = 0.03  # y from the object to the hand at which the fingers pass it on both sides
-FREE = np.array([(0.115, 0.33), (0.465, 0.65)])  # heights at which the hand clears the plates
-SURE = 0.1  # the object is on a shelf if its height is that close
+HOLD = np.array([-0.04, 0.0, 0.015])  # from the object to where the hand stays
+OUTSIDE = -0.2  # the fingers are clear of the shelf up to this x of the hand
+BEFORE = 0.14  # the fingers are clear of the object if the hand is that far in front of it
+ASIDE = 0.03  # they pass it on both sides if the hand is at most that far beside it
+SURE = 0.1  # an object is taken to be on a shelf if it is at most that far above or below its place there
+FREE_Z = np.array([(0.105, 0.34), (0.455, 0.75)])  # heights at which the hand clears the plates
+FREE_Y = (-0.605, -0.145)  # and the walls
 
 
-def reaching_expert(standoff=STANDOFF, outside=OUTSIDE, sure=SURE, before=BEFORE, aside=ASIDE) -> Expert:
+def reaching_expert() -> Expert:
+    """Told where the object is, brings the hand there without touching anything. Never senses."""
+    low, high = np.append(OBJECT_LOW, OBJECT_HEIGHTS[0]), np.append(OBJECT_HIGH, OBJECT_HEIGHTS[1])
+
     def act(state: ShelfState, target: Latent) -> Action:
-        x, y, z = state.hand
-        shelf = jnp.argmin(jnp.abs(target[2] - OBJECT_HEIGHTS))
-        on = jnp.abs(target[2] - jnp.asarray(OBJECT_HEIGHTS)[shelf]) < sure
-        low, high = jnp.asarray(FREE)[shelf]
-        goal = target + standoff
-        level = jnp.where(on, jnp.clip(goal[2], low, high), target[2])
-        fits = on & (z > low - 0.01) & (z < high + 0.01) & (y > -0.605) & (y < -0.145)
-        out = x < outside + 0.01
-        ready = jnp.abs(y - target[1]) < aside
-        free = ready | (x < target[0] - before + 0.01)
-        gx = jnp.where(fits, jnp.where(ready, goal[0], target[0] - before), outside)
-        gy = jnp.where(free | out, goal[1], y)
-        gz = jnp.where((fits & free) | out, level, z)
-        goal = jnp.array([gx, gy, gz])
-        return jnp.append(jnp.clip((goal - state.hand) / STRIDE, -1, 1), -0.1)
+        way = (waypoint(state.hand, target) - state.hand) / STRIDE
+        return jnp.append(jnp.clip(way, -1, 1), -0.1)
 
-    LO,HI = np.append(OBJECT_LOW, OBJECT_HEIGHTS[0]), np.append(OBJECT_HIGH, OBJECT_HEIGHTS[1])
-    return Expert(plan=lambda latent: jnp.clip(latent, LO, HI), act=act)
+    return Expert(plan=lambda latent: jnp.clip(latent, low, high), act=act)
+
+
+def waypoint(hand: Array, target: Array) -> Array:
+    """In front of the shelf to the object's height and side, then in, then around the object with the fingers.
+
+    Where the hand cannot move freely it backs out first; it stays out while the object seems to be between the shelves.
+    """
+    x, y, z = hand
+    place = jnp.argmin(jnp.abs(target[2] - OBJECT_HEIGHTS))
+    sure = jnp.abs(target[2] - jnp.asarray(OBJECT_HEIGHTS)[place]) < SURE
+    low, high = jnp.asarray(FREE_Z)[place]
+    fits = sure & (low < z) & (z < high) & (FREE_Y[0] < y) & (y < FREE_Y[1])
+    straight = jnp.abs(y - target[1]) < ASIDE
+    free = (x < OUTSIDE + STRIDE) | (fits & (straight | (x < target[0] - BEFORE + STRIDE)))
+    inside = jnp.where(straight, target[0] + HOLD[0], target[0] - BEFORE)
+    height = jnp.where(sure, jnp.clip(target[2] + HOLD[2], low + STRIDE, high - STRIDE), target[2])
+    aside = jnp.where(free, jnp.array([target[1], height]), hand[1:])
+    return jnp.append(jnp.where(fits, inside, OUTSIDE), aside)
 
 
 # ---- builder -----------------------------------------------------------------------------------------------------
 
 
-def prior() -> Gaussian:
-    low, high = np.append(OBJECT_LOW, 0), np.append(OBJECT_HIGH, 0)
-    mean = (low + high) / 2 + np.array([0, 0, OBJECT_HEIGHTS.mean()])
-    variance = (high - low) ** 2 / 12 + np.array([0, 0, OBJECT_HEIGHTS.var()])
-    return Gaussian(jnp.asarray(mean, jnp.float32), jnp.diag(jnp.asarray(variance, jnp.float32)))
-
-
-def armshelf(probability: float = 0.5, **kw) -> BeliefMDP:
+def armshelf(sensing: float = 0.5) -> BeliefMDP:
+    """A Gaussian belief, the expert for its mean, sensing with the given probability."""
     problem = ArmShelf()
     filter = ExtendedKalman(prior(), lambda state, latent: latent, lambda state: state.reading, problem.noise)
-    expert = reaching_expert(**kw)
-    ensemble = advice.sometimes(problem, advice.most_likely(filter, expert), probability)
+    expert = reaching_expert()
+    ensemble = advice.sometimes(problem, advice.most_likely(filter, expert), sensing)
     return BeliefMDP(problem, filter, ensemble, expert)
+
+
+# ---- drawing -----------------------------------------------------------------------------------------------------
+
+LOW, HIGH = np.array([-0.84, -0.76, -0.02]), np.array([0.34, 0.02, 0.78])  # what is shown
+ARROW = 0.12  # length of a full move
+UPPER_ARM_RADIUS = 0.055
+ELLIPSES = ((2.0, 0.2), (1.0, 0.35))  # standard deviations, opacity
+
+
+class View(NamedTuple):
+    """Seen with x to the right and another axis upwards, drawn `drop` lower on the page."""
+
+    up: int
+    drop: float
+    name: str
+
+    def flat(self, points: Any) -> np.ndarray:
+        return np.asarray(points)[..., [0, self.up]] - np.array([0, self.drop])
+
+
+SIDE, ABOVE = View(2, 0.0, "from the side"), View(1, 0.06, "from above")
+
+
+def draw_shelf(problem: ArmShelf, ax: Any, situation: Situation, action: Action, latent: Latent) -> None:
+    """From the side, and below it from above."""
+    from seerax.problems.sketch import Pen  # matplotlib is for those who draw
+
+    pen = Pen(ax)
+    pen.page(LOW[0] - 0.02, HIGH[0] + 0.02, ABOVE.flat(LOW)[1] - 0.02, HIGH[2] + 0.02)
+    for view in (SIDE, ABOVE):
+        corner, size = view.flat(LOW), view.flat(HIGH) - view.flat(LOW)
+        framed = pen.inside(pen.box(corner, *size, "paper", "pale", round=0.03, line=1))
+        framed.text(corner + (0.03, size[1] - 0.05), view.name, 8, "faint", ha="left")
+        draw_things(framed, view, np.asarray(latent))
+        draw_belief(framed, view, situation.belief)
+        draw_arm(framed, view, situation.state)
+        draw_choice(framed, view, problem, situation, np.asarray(action))
+
+
+def draw_things(pen: Any, view: View, latent: np.ndarray) -> None:
+    """The shelf, dark where it is seen edge on, and the object in outline."""
+    low, high = map(view.flat, shelf())
+    thin = (high - low).min(-1) < 2 * THICKNESS
+    for i in np.argsort(thin):
+        colour = "wall" if thin[i] else "pale"
+        pen.box(low[i], *(high[i] - low[i]), colour, colour, line=0)
+    middle = view.flat(latent)
+    if view is ABOVE:
+        pen.ring(middle, OBJECT_RADIUS, "truth", 1.2, style=":")
+    else:
+        corners = middle + np.array([(-1, -1), (1, -1), (1, 1), (-1, 1)]) * (OBJECT_RADIUS, OBJECT_HALF)
+        pen.lines(list(zip(corners, np.roll(corners, -1, 0), strict=True)), "truth", 1.2, ":")
+
+
+def draw_belief(pen: Any, view: View, belief: Gaussian) -> None:
+    """One and two standard deviations."""
+    from matplotlib.patches import Polygon
+
+    from seerax.problems.sketch import PALETTE
+
+    around = np.linspace(0, 2 * np.pi, 60)
+    covariance = np.asarray(belief.covariance)[np.ix_([0, view.up], [0, view.up])]
+    ring = np.stack([np.cos(around), np.sin(around)], -1) @ np.linalg.cholesky(covariance).T
+    for width, opacity in ELLIPSES:
+        outline = view.flat(belief.mean) + width * ring
+        patch = Polygon(outline, facecolor=PALETTE["belief"], edgecolor="none", alpha=opacity, zorder=2, gid="belief")
+        pen.ax.add_patch(patch).set_clip_path(pen.within)
+
+
+def draw_arm(pen: Any, view: View, state: ShelfState) -> None:
+    """The hand is red if its last move was blocked."""
+    frames = WAM.frames(jnp.asarray(state.joints))
+    ends, radius = map(np.asarray, body(frames))
+    shoulder, elbow, forearm = view.flat(frames.origins)[[0, 3, 4]]
+    pen.capsules(np.array([(shoulder, elbow), (elbow, forearm)]), UPPER_ARM_RADIUS, "faint")
+    pen.capsules(view.flat(ends[:1]), radius[0], "faint")
+    blocked = float(np.sum(state.touching)) > 0
+    for segment, thick in zip(view.flat(ends[1:]), radius[1:], strict=True):
+        pen.capsules(segment[None], thick, "action" if blocked else "agent")
+
+
+def draw_choice(pen: Any, view: View, problem: ArmShelf, situation: Situation, action: np.ndarray) -> None:
+    """Where to go, as advised and as chosen; a ring if it senses, and a dot where the object last seemed to be."""
+    state, hand = situation.state, view.flat(situation.state.hand)
+    if state.sensed:
+        pen.disc(view.flat(state.reading), 0.014, "sensing")
+    if problem.senses(state, action):
+        pen.ring(hand, 0.06, "sensing", 2.5)
+    pen.disc(hand, 0.012, "paper")
+    for move, width, colour in ((action, 0.014, "action"), (situation.advice, 0.006, "advice")):
+        pen.arrow(hand, ARROW * np.asarray(move)[[0, view.up]], width, colour)

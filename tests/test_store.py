@@ -1,0 +1,56 @@
+"""Files come back as they went, and odd ones are told in one sentence."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from seerax import store
+from seerax.errors import Mistake
+
+
+@pytest.fixture
+def tree():
+    return {"a": jnp.arange(6.0).reshape(2, 3), "b": (jnp.int32(4), jax.random.key(3)), "c": jnp.bool_(True)}
+
+
+def test_a_tree_comes_back_as_it_went(tmp_path, tree):
+    path = tmp_path / "tree.safetensors"
+    store.save_tree(path, tree, {"hello": [1, 2]})
+    back = store.load_tree(path, jax.eval_shape(lambda: tree))
+    assert store.read_about(path) == {"hello": [1, 2]}
+    for ours, theirs in zip(jax.tree.leaves(tree), jax.tree.leaves(back), strict=True):
+        assert ours.dtype == theirs.dtype and ours.shape == theirs.shape
+    assert (jax.random.key_data(tree["b"][1]) == jax.random.key_data(back["b"][1])).all()
+    np.testing.assert_array_equal(tree["a"], back["a"])
+
+
+def test_other_shapes_and_names_are_refused(tmp_path, tree):
+    path = tmp_path / "tree.safetensors"
+    store.save_tree(path, tree, {})
+    with pytest.raises(Mistake, match="is float32"):
+        store.load_tree(path, {**tree, "a": jnp.zeros((3, 3))})
+    with pytest.raises(Mistake, match="arrays differ"):
+        store.load_tree(path, {**tree, "d": jnp.zeros(3)})
+
+
+@pytest.mark.parametrize("content", [b"", b"hello", b"\xff" * 64])
+def test_a_file_of_another_kind_is_told(tmp_path, tree, content):
+    path = tmp_path / "odd.safetensors"
+    path.write_bytes(content)
+    with pytest.raises(Mistake):
+        store.read_about(path)
+    with pytest.raises(Mistake):
+        store.load_tree(path, tree)
+
+
+def test_a_failed_write_leaves_the_old_file(tmp_path, monkeypatch):
+    path = tmp_path / "file"
+    store.write_bytes(path, b"old")
+    monkeypatch.setattr(store.os, "fsync", lambda descriptor: (_ for _ in ()).throw(OSError("disk full")))
+    with pytest.raises(OSError, match="disk full"):
+        store.write_bytes(path, b"new")
+    assert path.read_bytes() == b"old"
+    assert list(tmp_path.iterdir()) == [path]
