@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 
 from seerax import cli
 
-TINY = ["--ppo.worlds", "16", "--ppo.length", "8", "--ppo.minibatches", "2", "--ppo.evaluations", "2"]
+TINY = ["--ppo.worlds", "16", "--ppo.length", "8", "--ppo.minibatches", "2", "--ppo.evaluations", "2", "--ppo.exploration-end", "1"]
 
 
 @pytest.fixture
@@ -33,7 +34,21 @@ def seerax(monkeypatch, capsys, tmp_path):
 
 
 def train_tiny(seerax, *more: str) -> tuple[int, str, str]:
-    return seerax("train", "tiger", "--steps", "1024", "--out", "run", *TINY, *more)
+    return seerax("train", "tiger", "--steps", "1024", "--out", "run", *TINY, "--ppo.no-anneal", *more)
+
+
+@pytest.fixture(scope="module")
+def finished_run(tmp_path_factory) -> Path:
+    """A small run, trained once for all tests that only read it."""
+    folder = tmp_path_factory.mktemp("finished") / "run"
+    arguments = ["train", "tiger", "--steps", "1024", "--out", str(folder), *TINY, "--ppo.no-anneal"]
+    cli.command_line(arguments).run()
+    return folder
+
+
+@pytest.fixture
+def run_folder(finished_run, tmp_path) -> Path:
+    return shutil.copytree(finished_run, tmp_path / "run")
 
 
 def test_problems_are_listed(seerax):
@@ -46,7 +61,7 @@ def test_evaluate_prints_one_json_object_and_nothing_else(seerax):
     code, out, _ = seerax("evaluate", "tiger", "--agent", "ensemble", "--episodes", "300", "--seed", "5", "--json")
     told = json.loads(out)
     assert code == 0
-    assert list(told) == ["problem", "agent", "episodes", "seed", "mean", "stderr", "ci95", "success", "length", "sensing"]
+    assert " ".join(told) == "problem agent episodes seed mean stderr ci95 success length sensing"
     assert (told["problem"], told["agent"], told["episodes"], told["seed"]) == ("tiger", "ensemble", 300, 5)
     low, high = told["ci95"]
     assert low < told["mean"] < high
@@ -65,10 +80,9 @@ def test_the_same_seed_gives_the_same_numbers(seerax):
     assert first == second != third
 
 
-def test_a_run_folder_holds_everything_and_evaluates(seerax, tmp_path):
-    code, out, _ = train_tiny(seerax)
-    assert code == 0 and "clairvoyant" in out
-    folder = tmp_path / "run"
+def test_a_run_folder_holds_everything_and_evaluates(seerax, run_folder):
+    folder = run_folder
+    assert set(json.loads((folder / "evaluation.json").read_text())) == {"ensemble", "brpo", "clairvoyant"}
     names = {path.name for path in folder.iterdir()}
     assert names >= {
         "config.json",
@@ -84,13 +98,17 @@ def test_a_run_folder_holds_everything_and_evaluates(seerax, tmp_path):
     assert code == 0 and json.loads(out)["agent"] == "brpo"
 
 
-def test_an_existing_run_is_never_overwritten_without_being_asked(seerax, tmp_path):
-    train_tiny(seerax)
-    before = (tmp_path / "run" / "metrics.jsonl").read_bytes()
+def test_an_existing_run_is_never_overwritten_without_being_asked(seerax, run_folder):
+    before = (run_folder / "metrics.jsonl").read_bytes()
     code, _, err = train_tiny(seerax)
     assert code == 2 and "--resume" in err and "--overwrite" in err
-    assert (tmp_path / "run" / "metrics.jsonl").read_bytes() == before
+    assert (run_folder / "metrics.jsonl").read_bytes() == before
+
+
+def test_an_existing_run_is_replaced_when_asked(seerax, run_folder):
+    (run_folder / "metrics.jsonl").write_text("old")
     assert train_tiny(seerax, "--overwrite")[0] == 0
+    assert (run_folder / "metrics.jsonl").read_text() != "old"
 
 
 def test_a_folder_of_something_else_is_never_overwritten(seerax, tmp_path):
@@ -101,19 +119,18 @@ def test_a_folder_of_something_else_is_never_overwritten(seerax, tmp_path):
     assert (tmp_path / "run" / "thesis.txt").read_text() == "mine"
 
 
-def test_resume_continues_exactly(seerax, tmp_path):
-    train_tiny(seerax, "--ppo.no-anneal")
-    assert train_tiny(seerax, "--ppo.no-anneal", "--resume")[0] == 0  # nothing left to do
-    seerax("train", "tiger", "--out", "run", "--steps", "2048", "--resume")
-    whole = ("train", "tiger", "--out", "whole", "--steps", "2048", *TINY, "--ppo.no-anneal", "--ppo.evaluations", "4")
+def test_resume_continues_exactly(seerax, run_folder, tmp_path):
+    """Half of it, then the rest, equals the whole in one go."""
+    assert seerax("train", "tiger", "--out", "run", "--steps", "2048", "--resume")[0] == 0
+    whole = ("train", "tiger", "--out", "whole", "--steps", "2048", *TINY, "--ppo.no-anneal")
     assert seerax(*whole)[0] == 0
     resumed, straight = (
         [json.loads(line) for line in (tmp_path / name / "metrics.jsonl").read_text().splitlines()]
         for name in ("run", "whole")
     )
-    assert [row["steps"] for row in resumed] == [row["steps"] for row in straight]
+    assert [row["steps"] for row in resumed] == [row["steps"] for row in straight] == list(range(0, 2049, 128))
     for ours, theirs in zip(resumed, straight, strict=True):
-        for name in ("return", "policy_loss", "value_loss"):
+        for name in ("return", "policy_loss", "value_loss", "kl"):
             assert ours.get(name) == theirs.get(name)
 
 

@@ -192,8 +192,8 @@ PRIOR = np.array([0.7, 0.3])
 
 
 class TableState(NamedTuple):
-    seat: Array
-    time: Array
+    seat: Any
+    time: Any
 
 
 @dataclass(frozen=True, eq=False)

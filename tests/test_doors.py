@@ -19,7 +19,7 @@ matplotlib.use("Agg")
 
 DOORS_X, WALL_Y, CONTACT = np.array([-1.0, -0.4, 0.4, 1.0]), 0.3, 0.0849
 PIECES = [(-1.5, -1.2), (-0.8, -0.6), (-0.2, 0.2), (0.6, 0.8), (1.2, 1.5)]
-FASTEST = 4.5  # m/s along y: full thrust from the bottom to the wall gives 3
+FASTEST = 4.5  # m/s along y; full thrust from the bottom to the wall gives 3.5
 
 
 @pytest.fixture(scope="module")

@@ -27,7 +27,7 @@ class Branches(NamedTuple):
     done: Array
 
 
-def brancher(mdp: BeliefMDP) -> Callable[[Any, Array], Branches]:
+def brancher(mdp: BeliefMDP) -> Callable[[Any, Any], Branches]:
     problem, filter = mdp.problem, mdp.filter
     latents: Any = filter.support  # type: ignore[attr-defined]
 

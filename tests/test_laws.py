@@ -420,8 +420,8 @@ PLANTED = {
     ),
     "hidden randomness": (lambda: build(Moody()), {"zero residual": ["outcome.reward differs", "at time 0"]}),
     "another prior in the filter": (
-        lambda: believing(Beacon(), Categorical(jnp.array([-1.0, 0.0, 1.0]), LIKELIHOOD)),
-        {"prior": ["the share of entry 1 of filter.support is 0.3", "but 0 in problem.prior", "z = "]},
+        lambda: believing(Beacon(), Categorical(SIDES, LIKELIHOOD, jnp.log(jnp.array([0.4, 0.6])))),
+        {"prior": ["filter.init is not the prior: the mean of latent is 0.2", "problem.prior", "z = "]},
     ),
 }
 
@@ -444,9 +444,14 @@ class Hopeful(Kalman):
         return jnp.float32(0.3), jnp.float32(1)
 
 
-def test_wrong_mean_in_a_gaussian_filter(quick_compile: None) -> None:
+def test_wrong_priors(quick_compile: None) -> None:
+    """Of a Gaussian; and of an entry that never is, while all means are right."""
     (complaint,) = judged("prior", replace(kalman(1.5), filter=Hopeful(1.5))) or [""]
     assert "the mean of latent is 0.3" in complaint
+    three = Categorical(jnp.array([-1.0, 0.0, 1.0]), LIKELIHOOD)
+    (complaint,) = judged("prior", believing(Beacon(), three)) or [""]
+    assert "the share of entry 1 of filter.support is 0.33" in complaint
+    assert "but 0 in problem.prior" in complaint
 
 
 def test_wrong_noise_in_the_maze(quick_compile: None) -> None:

@@ -116,7 +116,7 @@ def run(trainer: ppo.PPO) -> Run:
     """Two seeds trained side by side."""
     compiled: list[str] = []
 
-    def listen(event: str, seconds: float, **about: Any) -> None:
+    def listen(event: str, duration_secs: float, **about: Any) -> None:
         if event == "/jax/core/compile/backend_compile_duration":
             compiled.append(about["fun_name"])
 
@@ -154,29 +154,29 @@ def learned(request: pytest.FixtureRequest, history: list[ppo.Progress]) -> Lear
 def test_a_steady_reward_is_worth_its_discounted_sum_to_the_end(learned: Learned) -> None:
     for time, sign in ((0, 1), (1, -1), (2, 1), (3, -1)):
         worth = sum(DISCOUNT**k for k in range(4 - time))
-        assert learned.value(STEADY, time, sign) == pytest.approx(worth, abs=0.15)
+        assert learned.value(STEADY, time, sign) == pytest.approx(worth, abs=0.1)
 
 
 def test_a_reward_that_can_be_foreseen_is_foreseen(learned: Learned) -> None:
-    assert learned.value(FORESEEN, sign=1) == pytest.approx(1, abs=0.15)
-    assert learned.value(FORESEEN, sign=-1) == pytest.approx(-1, abs=0.15)
+    assert learned.value(FORESEEN, sign=1) == pytest.approx(1, abs=0.05)
+    assert learned.value(FORESEEN, sign=-1) == pytest.approx(-1, abs=0.05)
 
 
 def test_a_reward_one_step_later_is_discounted_once(learned: Learned) -> None:
     for sign in (-1, 1):
-        assert learned.value(LATER, 0, sign) == pytest.approx(DISCOUNT, abs=0.12)
-        assert learned.value(LATER, 1, sign) == pytest.approx(1, abs=0.12)
+        assert learned.value(LATER, 0, sign) == pytest.approx(DISCOUNT, abs=0.06)
+        assert learned.value(LATER, 1, sign) == pytest.approx(1, abs=0.06)
 
 
 def test_the_action_that_pays_is_found(learned: Learned) -> None:
-    assert learned.action(CHOSEN, sign=1) == pytest.approx(0.6, abs=0.12)
-    assert learned.action(CHOSEN, sign=-1) == pytest.approx(-0.6, abs=0.12)
+    assert learned.action(CHOSEN, sign=1) == pytest.approx(0.6, abs=0.08)
+    assert learned.action(CHOSEN, sign=-1) == pytest.approx(-0.6, abs=0.08)
 
 
 def test_an_endless_task_cut_by_the_clock_is_worth_its_endless_sum(learned: Learned) -> None:
     """If the clock's end were the task's, it would be worth 4.2 at first, 1 at last and 3 on average."""
     for sign in (-1, 1):
-        assert learned.value(ENDLESS, sign=sign) == pytest.approx(1 / (1 - DISCOUNT), rel=0.06)
+        assert learned.value(ENDLESS, sign=sign) == pytest.approx(1 / (1 - DISCOUNT), rel=0.02)
 
 
 def test_what_only_the_belief_tells_is_acted_upon(learned: Learned) -> None:
@@ -188,15 +188,12 @@ def test_what_only_the_belief_tells_is_acted_upon(learned: Learned) -> None:
 # ---- training as a whole -----------------------------------------------------------------------------------------
 
 
-def assert_same(a: Any, b: Any, **tolerance: float) -> None:
+def assert_same(a: Any, b: Any, rtol: float = 0, atol: float = 0) -> None:
     """Leaf by leaf: bit for bit, or within a tolerance."""
     for one, other in zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True):
         if jnp.issubdtype(one.dtype, jax.dtypes.prng_key):
             one, other = jax.random.key_data(one), jax.random.key_data(other)
-        if tolerance:
-            np.testing.assert_allclose(one, other, **tolerance)
-        else:
-            np.testing.assert_array_equal(one, other)
+        np.testing.assert_allclose(one, other, rtol=rtol, atol=atol)
 
 
 def rows(tree: Any, seed: int) -> Any:
@@ -205,9 +202,10 @@ def rows(tree: Any, seed: int) -> Any:
 
 
 def iterated(trainer: ppo.PPO, learner: ppo.Learner, iterations: int) -> ppo.Learner:
+    """One iteration after another: two in flight at once can dead-lock host devices."""
     learner = trainer.place(learner)
     for _ in range(iterations):
-        learner, _ = trainer.iterate_many(learner)
+        learner, _ = jax.block_until_ready(trainer.iterate_many(learner))
     return learner
 
 
@@ -242,9 +240,7 @@ def test_an_iteration_is_compiled_only_once(run: Run) -> None:
     assert run.compiled.count("jit(one)") == 1  # the held-out evaluation
 
 
-def test_the_best_brain_is_the_one_with_the_best_held_out_return(
-    trainer: ppo.PPO, history: list[ppo.Progress]
-) -> None:
+def test_the_best_brain_is_the_one_with_the_best_held_out_return(history: list[ppo.Progress]) -> None:
     measured = [progress for progress in history if progress.held_out is not None]
     assert len(measured) == TINY.evaluations + 1
     returns = np.stack([progress.held_out for progress in measured])  # [evaluations + 1, seeds]
@@ -448,15 +444,24 @@ def test_merging_statistics_equals_computing_them_over_everything() -> None:
     np.testing.assert_allclose(normaliser.restore(normaliser.normalise(everything)), everything, atol=1e-4)
 
 
-def test_moments_are_those_of_all_live_entries_on_all_devices() -> None:
+def test_an_iteration_is_summed_up_over_all_live_steps_on_all_devices() -> None:
     rng = np.random.default_rng(0)
-    x, live = rng.normal(2, 3, (10, 8, 4)).astype(np.float32), rng.random((10, 8)) < 0.6
-    spread = P(None, devices.WORLDS)
-    moments = jax.shard_map(ppo.moments, mesh=devices.mesh(8), in_specs=(spread, spread), out_specs=P())
-    mean, variance, count = jax.jit(moments)(x, live)
-    assert devices.mesh(8).size == 2 and float(count) == live.sum()
-    np.testing.assert_allclose(mean, x[live].mean(0), rtol=1e-4)
-    np.testing.assert_allclose(variance, x[live].var(0), rtol=1e-4)
+    played, _ = random_play(1)
+    live, over = np.asarray(played.live), np.asarray(played.over)
+    inputs, score = rng.normal(2, 3, (*live.shape, 5)), rng.normal(size=live.shape)
+    advantage, target = rng.normal(0.5, 2, live.shape), rng.normal(30, 4, live.shape)
+    played = played._replace(inputs=jnp.asarray(inputs), score=jnp.asarray(score))
+    mesh, spread = devices.mesh(WORLDS), P(None, devices.WORLDS)
+    shared = jax.shard_map(
+        ppo.summed_up, mesh=mesh, in_specs=(P(), spread, spread, spread), out_specs=P(), check_vma=False
+    )
+    found = jax.jit(shared)(random_brain(), played, jnp.asarray(advantage), jnp.asarray(target))
+    assert mesh.size == 2
+    for moments, x in ((found.inputs, inputs), (found.advantage, advantage), (found.target, target)):
+        np.testing.assert_allclose(moments.mean, x[live].mean(0), rtol=1e-4)
+        np.testing.assert_allclose(moments.variance, x[live].var(0), rtol=1e-3)
+    assert (float(found.steps), float(found.ended)) == (live.sum(), over.sum())
+    assert float(found.score) == pytest.approx(score[over].mean(), rel=1e-4)
 
 
 def test_new_units_for_values_leave_the_value_function_as_it_was() -> None:

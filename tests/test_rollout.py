@@ -147,6 +147,15 @@ def on_tree(tree_mdp: BeliefMDP) -> rollout.Evaluation:
     return evaluate(KEY, tree_mdp, advice.ensemble, 16)
 
 
+def test_steps_that_sensed_are_counted_to_the_end_of_an_episode_and_not_beyond(
+    tree_mdp: BeliefMDP, on_tree: rollout.Evaluation
+) -> None:
+    assert on_tree.sensed is not None and np.unique(on_tree.lengths).size > 2
+    for i in range(10):
+        readings = record(jax.random.fold_in(KEY, i), tree_mdp, advice.ensemble).situation.state.reading
+        assert on_tree.sensed[i] == (readings != 0).any(-1).sum()
+
+
 @pytest.mark.parametrize(("name", "evaluated"), [("lottery", "drawn"), ("tree_mdp", "on_tree")])
 def test_a_recorded_episode_is_the_evaluated_one(name: str, evaluated: str, request: pytest.FixtureRequest) -> None:
     mdp: BeliefMDP = request.getfixturevalue(name)

@@ -9,10 +9,13 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from seerax.gaussian import solve
+
 # ---- kinematics --------------------------------------------------------------------------------------------------
 
 FLANGE = 7  # the last frame
 ELBOW, WRIST = 4, 5  # the ends of the forearm
+ROUNDS = 2  # of inverse kinematics in one step
 
 
 class Frames(NamedTuple):
@@ -61,22 +64,26 @@ class Arm:
         return jnp.concatenate([jnp.cross(frames.axes, self.point(frames) - frames.origins[:FLANGE]), frames.axes], 1)
 
     def moved(self, joints: Array, by: Array) -> Array:
-        """The joints after one step that moves the grip by `by` and turns the hand to how it is held.
+        """The joints after one step that moves the grip by `by`, and turns the hand to how it is held."""
+        target = self.point(self.frames(joints)) + by
+        for _ in range(ROUNDS):
+            joints = self._towards(joints, target)
+        return joints
 
-        Damped least squares, read as conditioning a Gaussian: dq ~ N(d, W) with d towards the rest posture and W
-        vanishing at the joint limits; J dq = e is then observed with variance S:
-        dq = d + W J^T (J W J^T + S)^-1 (e - J d).
+    def _towards(self, joints: Array, target: Array) -> Array:
+        """Damped least squares, read as conditioning a Gaussian: dq ~ N(d, W), with d towards the rest posture and W
+        vanishing at the joint limits, and J dq = e is observed with variance S: dq = d + W J^T (J W J^T + S)^-1 (e - J d).
         """
         frames = self.frames(joints)
         J = self.jacobian(frames).T
         turn = 0.5 * jnp.cross(frames.hand, jnp.asarray(self.hold, jnp.float32)).sum(0)
-        e = jnp.concatenate([by, turn])
-        d = self.pull * (self.rest - joints)
+        e = jnp.concatenate([target - self.point(frames), turn])
+        d = self.pull / ROUNDS * (self.rest - joints)
         W = 4 * (joints - self.low) * (self.high - joints) / (self.high - self.low) ** 2
         S = jnp.diag(jnp.repeat(jnp.array([self.position_slack, self.orientation_slack]), 3))
-        step = d + W * (J.T @ jnp.linalg.solve((J * W) @ J.T + S, e - J @ d))
-        step = step / jnp.maximum(1.0, jnp.abs(step).max() / self.fastest)
-        return jnp.clip(joints + step, self.low, self.high)
+        dq = d + W * (J.T @ solve((J * W) @ J.T + S, (e - J @ d)[:, None])[:, 0])
+        dq = dq / jnp.maximum(1.0, jnp.abs(dq).max() * ROUNDS / self.fastest)
+        return jnp.clip(joints + dq, self.low, self.high)
 
 
 # ---- contacts ----------------------------------------------------------------------------------------------------

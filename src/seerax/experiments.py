@@ -71,16 +71,17 @@ def settings(problem: str, agent: str = "brpo") -> Experiment:
     return replace(experiment, scale=1.0)
 
 
+QUICK = Config(
+    steps=3_000_000, length=16, minibatches=4, learning_rate=3e-3, exploration_end=0.1, evaluation_episodes=2048
+)  # short episodes, crisp choices
 SETTINGS = {
     "maze4": Experiment(
         "maze4",
         scale=(0.3, 0.3, 0.1),
         ppo=Config(steps=12_000_000, learning_rate=1e-3, discount=0.995),
     ),
-    "tree": Experiment("tree", ppo=Config(steps=2_000_000, worlds=512, length=32, minibatches=4, learning_rate=1e-3)),
-    "tiger": Experiment(
-        "tiger", ppo=Config(steps=4_000_000, worlds=1024, length=32, minibatches=4, learning_rate=1e-3)
-    ),
+    "tree": Experiment("tree", ppo=replace(QUICK, steps=1_000_000)),
+    "tiger": Experiment("tiger", ppo=QUICK),
 }
 
 

@@ -9,7 +9,6 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 from jax import Array
-from jax.scipy.linalg import solve_triangular
 
 from seerax.core import Action, Key, Latent, State, select
 
@@ -20,7 +19,8 @@ Motion = Callable[[State, Action, State, Latent], Latent]  # f(s, a, s', phi)
 Diffusion = Callable[[State, Action, State], Array]  # Q(s, a, s'), [n, n]
 
 SURPRISE = 30.0  # standard deviations; what is read farther off counts as so far off
-CONDITION = 1e-6  # a variance is raised by this share, so that no correlation is perfect
+FARTHEST = 1e15  # so that squares stay finite
+CONDITION = 1e-5  # share of a variance that must be left once all else is known
 SHARPEST = 1e-5  # smallest standard deviation, in those of the prior
 CERTAIN = 0.01  # standard deviation, in those of the prior, at which `entropy` is 0
 
@@ -30,16 +30,54 @@ class Gaussian(NamedTuple):
     covariance: Array  # [n, n]
 
 
+# ---- small matrices ----------------------------------------------------------------------------------------------
+# By elimination, written out: batched calls of LAPACK may wait for each other for ever on a host split into devices.
+
+
+def solve(A: Array, B: Array) -> Array:
+    """A^-1 B for a positive definite A, [n, n] and [n, k]."""
+    n = A.shape[0]
+    both = jnp.concatenate([A, B], 1)
+    for i, unit in enumerate(jnp.eye(n)):
+        row = both[i] / both[i, i]
+        both = both - (both[:, i] - unit)[:, None] * row
+    return both[:, n:]
+
+
+def root(A: Array) -> Array:
+    """The lower triangular L with L L^T = A, for a positive definite A."""
+    columns = []
+    for i in range(A.shape[0]):
+        column = jnp.where(jnp.arange(A.shape[0]) < i, 0.0, A[:, i] / jnp.sqrt(A[i, i]))
+        A = A - jnp.outer(column, column)
+        columns.append(column)
+    return jnp.stack(columns, 1)
+
+
+def firm(covariance: Array, floor: Array | float = 0.0) -> Array:
+    """Symmetric, no variance below `floor`, and positive definite in spite of rounding.
+
+    Where a coordinate is all but determined by those before it, all variances are raised by a small share.
+    """
+    covariance = (covariance + covariance.T) / 2
+    variance = jnp.diagonal(covariance)
+    left = jnp.square(jnp.diagonal(root(covariance)))  # of each variance, given the coordinates before
+    sound = (left > CONDITION * variance).all()
+    raised = jnp.maximum(jnp.where(sound, 1.0, 1 + CONDITION) * variance, floor)
+    return covariance + jnp.diag(raised - variance)
+
+
+# ---- filter ------------------------------------------------------------------------------------------------------
+
+
 def spread(belief: Gaussian) -> Array:
     """Standard deviations."""
     return jnp.sqrt(jnp.diagonal(belief.covariance))
 
 
-def firm(covariance: Array, floor: Array | float = 0.0) -> Array:
-    """Symmetric, and positive definite in spite of rounding: a little is added to the variances, none is below `floor`."""
-    variance = jnp.diagonal(covariance)
-    lift = jnp.maximum(variance * (1 + CONDITION), floor) - variance
-    return (covariance + covariance.T) / 2 + jnp.diag(lift)
+def size(belief: Gaussian) -> Array:
+    """Differential entropy in nats, up to a constant."""
+    return jnp.log(jnp.diagonal(root(belief.covariance))).sum()
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,8 +110,8 @@ class ExtendedKalman:
 
     def entropy(self, belief: Gaussian) -> Array:
         """1 for the prior (or less sure), 0 for `CERTAIN` in every direction (or surer), linear in nats between."""
-        nats = [jnp.linalg.slogdet(b.covariance)[1] / 2 for b in (belief, self.init())]
-        return jnp.clip(1 - (nats[0] - nats[1]) / (belief.mean.size * jnp.log(CERTAIN)), 0.0, 1.0)
+        gained = (size(self.init()) - size(belief)) / belief.mean.size
+        return jnp.clip(1 + gained / jnp.log(CERTAIN), 0.0, 1.0)
 
     def mode(self, belief: Gaussian) -> Latent:
         return belief.mean
@@ -82,22 +120,20 @@ class ExtendedKalman:
         return belief.mean
 
     def sample(self, key: Key, belief: Gaussian) -> Latent:
-        root = jnp.linalg.cholesky(belief.covariance)
-        return belief.mean + root @ jax.random.normal(key, belief.mean.shape)
+        return belief.mean + root(belief.covariance) @ jax.random.normal(key, belief.mean.shape)
 
     def _condition(self, belief: Gaussian, next_state: State) -> Gaussian:
-        """K = P H^T S^-1 with S = H P H^T + R = L L^T, and Joseph's form of (I - K H) P."""
+        """K = P H^T S^-1 with S = H P H^T + R, and Joseph's form of (I - K H) P."""
         mean, P = belief
         H = jax.jacfwd(self.observe, 1)(next_state, mean)
         R = self.noise(next_state, mean, P)
-        innovation = self.reading(next_state) - self.observe(next_state, mean)
-        L = jnp.linalg.cholesky(firm(H @ P @ H.T + R))
-        white = solve_triangular(L, jnp.column_stack([innovation, H @ P]), lower=True)
-        K = solve_triangular(L, white[:, 1:], lower=True, trans=1).T
-        mean = mean + white[:, 1:].T @ jnp.clip(white[:, 0], -SURPRISE, SURPRISE)
+        told = self.reading(next_state) - self.observe(next_state, mean)
+        innovation = jnp.clip(told, -FARTHEST, FARTHEST)
+        solved = solve(firm(H @ P @ H.T + R), jnp.column_stack([innovation, H @ P]))
+        surprise, K = jnp.sqrt(innovation @ solved[:, 0]), solved[:, 1:].T
+        mean = mean + K @ (innovation * jnp.minimum(1.0, SURPRISE / surprise))
         kept = jnp.eye(mean.size) - K @ H
-        heard = jnp.isfinite(innovation).all()
-        return self._sound(heard, belief, Gaussian(mean, kept @ P @ kept.T + K @ R @ K.T))
+        return self._sound(jnp.isfinite(told).all(), belief, Gaussian(mean, kept @ P @ kept.T + K @ R @ K.T))
 
     def _predict(self, belief: Gaussian, state: State, action: Action, next_state: State) -> Gaussian:
         mean, P = belief

@@ -100,12 +100,13 @@ def check_object(thing: Any) -> BeliefMDP:
 
 def told(error: Exception) -> str:
     """An exception in one line, with its place in the user's own code if there is one."""
-    first = (str(error).strip().splitlines() or [""])[0][:200].rstrip(".")
+    lines = str(error).strip().splitlines() or [""]
+    essence = lines[-1 if "Traceback" in lines[0] else 0][:200].rstrip(".")
     foreign = ("site-packages", str(Path(inspect.__file__).parent), __file__)
     frames = reversed(traceback.extract_tb(error.__traceback__))
     place = next((frame for frame in frames if not any(path in frame.filename for path in foreign)), None)
     where = f" ({Path(place.filename).name}, line {place.lineno})" if place else ""
-    return f"{type(error).__name__}: {first}{where}"
+    return f"{type(error).__name__}: {essence}{where}"
 
 
 def kind(thing: Any) -> str:

@@ -1,4 +1,4 @@
-"""CrowdNav: a car must cross a band where six people walk to goals only they know. Hitting one is costly, and so is time.
+"""CrowdNav: a car must cross a band where six people walk to goals only they know. Hitting one is costly.
 
 The paper's appendix gives the car, the people's speeds and the rewards; the lengths of the road are those of the
 authors' code. See docs/problems.md.
@@ -15,7 +15,7 @@ import numpy as np
 from jax import Array
 
 from seerax import advice
-from seerax.core import Action, BeliefMDP, Expert, Key, Latent, Situation, State, Step
+from seerax.core import Action, BeliefMDP, Expert, Key, Latent, Situation, Step
 from seerax.filters import Factored
 from seerax.shooting import Shooting, lattice
 
@@ -92,9 +92,8 @@ class CrowdNav:
         moved = pace[:, None] * direction(bearing(latent - state.people) + noise)
         people = state.people + moved
 
-        before = in_car_frame(*(state.people - state.rear).T, jnp.sin(heading), jnp.cos(heading))
-        after = in_car_frame(*(people - rear).T, jnp.sin(heading), jnp.cos(heading))
-        hit = (distance_of_way(jnp.stack(before, -1), jnp.stack(after, -1)) < RADIUS).any()
+        before, after = seen_from_car(state.people - state.rear, heading), seen_from_car(people - rear, heading)
+        hit = (distance_of_way(before, after) < RADIUS).any()
         state = CrowdState(rear, heading, speed, people, state.speeds, moved, hit)
         left, passed = self._left_road(state), self._passed(state)
         ending = jnp.where(hit, -collision_cost(speed), jnp.where(left, LEFT_ROAD, jnp.where(passed, PASSED, 0.0)))
@@ -177,6 +176,12 @@ def in_car_frame(x: Array, y: Array, sin: Array, cos: Array) -> tuple[Array, Arr
     return cos * x + sin * y, cos * y - sin * x - CAR_LENGTH / 2
 
 
+def seen_from_car(offset: Array, heading: Array) -> Array:
+    """`in_car_frame` for offsets [n, 2]."""
+    right, ahead = in_car_frame(offset[:, 0], offset[:, 1], jnp.sin(heading), jnp.cos(heading))
+    return jnp.stack([right, ahead], -1)
+
+
 def distance_of_point(x: Array, y: Array) -> Array:
     """Between the car's rectangle and a point in the car's frame."""
     beside, beyond = jnp.abs(x) - CAR_WIDTH / 2, jnp.abs(y) - CAR_LENGTH / 2
@@ -236,7 +241,7 @@ class Encounter(NamedTuple):
 def follow(state: CrowdState, action: Action) -> Way:
     heading = state.heading + STEERING * action[1]
     speed = jnp.maximum(state.speed + ACCELERATION * action[0], 0.0)
-    return Way(*state.rear, heading, jnp.sin(heading), jnp.cos(heading), speed)
+    return Way(state.rear[0], state.rear[1], heading, jnp.sin(heading), jnp.cos(heading), speed)
 
 
 def forecast(state: CrowdState, goals: Latent) -> Encounter:
@@ -284,12 +289,12 @@ def crowdnav() -> BeliefMDP:
 
 # ---- drawing -----------------------------------------------------------------------------------------------------
 
-AHEAD = 5.0  # seconds of driving and of walking that arrows show
+DRIVING, WALKING = 5.0, 2.5  # seconds that the arrows of the car and of the people show
 
 
 def draw_crowd(ax: Any, situation: Situation, action: Action, latent: Latent) -> None:
-    """Arrows as long as `AHEAD` seconds: one to each goal of a person, as opaque as it is believed in; where the car
-    would get to by the action (red) and by the advice (black). Dotted lines lead to the true goals."""
+    """Arrows show the next seconds: one towards each goal of a person, as opaque as it is believed in, and where the
+    action (red) and the advice (black) would take the car. Dotted lines lead to the true goals."""
     state, belief, advised = situation
     pen = draw_road(ax)
     pen.lines(np.stack([state.people, latent], axis=1)[np.asarray(walking(state))], "faint", 0.8, (0, (1, 3)))
@@ -299,7 +304,7 @@ def draw_crowd(ax: Any, situation: Situation, action: Action, latent: Latent) ->
     for choice, width, colour in ((action, 0.16, "action"), (advised, 0.06, "advice")):
         way = follow(state, choice)
         ahead = np.array([-way.sin, way.cos])
-        pen.arrow(np.asarray(state.rear) + CAR_LENGTH * ahead, AHEAD * float(way.speed) * ahead, width, colour)
+        pen.arrow(np.asarray(state.rear) + CAR_LENGTH * ahead, DRIVING * float(way.speed) * ahead, width, colour)
 
 
 def draw_road(ax: Any) -> Any:
@@ -309,8 +314,8 @@ def draw_road(ax: Any) -> Any:
     pen = Pen(ax)
     pen.page(-1.4, WIDTH + 1.4, BOTTOM - 0.4, TOP + 3.6)
     road = pen.box((0, BOTTOM - 1), WIDTH, TOP - BOTTOM + 6, "paper", "wall", line=2)
-    for y in np.arange(0, TOP, 0.8):
-        pen.inside(road).box((0, y), WIDTH, 0.4, "pale", "pale", line=0)
+    for x in np.arange(0.375, WIDTH, 0.75):
+        pen.inside(road).box((x - 0.19, 0), 0.38, TOP, "pale", "pale", line=0).set_alpha(0.5)
     pen.lines([[(0, TOP), (WIDTH, TOP)]], "clairvoyant", 2, (0, (4, 2)))
     pen.text((WIDTH - 0.15, TOP + 0.3), "passed", 9, "faint", ha="right")
     for x, y in np.asarray(goals()[:, [0, PER_SIDE]]).reshape(-1, 2):
@@ -327,9 +332,9 @@ def draw_person(pen: Any, state: CrowdState, number: int, chances: np.ndarray) -
         return
     for goal, chance in zip(np.asarray(goals())[:, number], chances, strict=True):
         along = (goal - place) / np.hypot(*(goal - place))
-        tip = place + AHEAD * float(state.speeds[number]) * along
-        barbs = [tip - 0.25 * (along + side * 0.6 * along[::-1] * [-1, 1]) for side in (-1, 1)]
-        pen.lines([[place, tip], *([barb, tip] for barb in barbs)], "belief", 2.5).set_alpha(float(chance))
+        edge, tip = place + RADIUS * along, place + (RADIUS + WALKING * float(state.speeds[number])) * along
+        barbs = [tip - 0.2 * (along + side * 0.7 * along[::-1] * [-1, 1]) for side in (-1, 1)]
+        pen.lines([[edge, tip], *([barb, tip] for barb in barbs)], "belief", 2.5).set_alpha(float(chance))
 
 
 def draw_car(pen: Any, state: CrowdState) -> None:

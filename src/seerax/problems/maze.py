@@ -18,6 +18,8 @@ from seerax import advice
 from seerax.core import Action, BeliefMDP, Expert, Key, Latent, Situation, State, Step
 from seerax.filters import Categorical
 from seerax.planning import Flow, FlowPlanner
+from seerax.problems import pointmass
+from seerax.problems.pointmass import SPHERE, Body
 
 # ---- constants ---------------------------------------------------------------------------------------------------
 
@@ -33,21 +35,6 @@ MAZE4_WALLS = np.array(
         [(-1.0, -1.0), (-1.0, 1.0)],
     ]
 )
-
-
-@dataclass(frozen=True)
-class Body:
-    """mass * dv/dt = gear * u - damping * v on each axis, for u in [-1, 1]."""
-
-    mass: float
-    gear: float
-    damping: float
-    seconds: float  # one step
-    substeps: int  # contacts are resolved this often in a step
-    contact: float  # centre to a wall's centre line
-
-
-MAZE4_BODY = Body(mass=0.5336, gear=2.0, damping=0.1, seconds=0.05, substeps=5, contact=0.0849)
 
 # ---- state -------------------------------------------------------------------------------------------------------
 
@@ -93,7 +80,8 @@ class Maze:
         return MazeState(position, jnp.zeros(2), jnp.float32(0), jnp.bool_(False))
 
     def step(self, key: Key, state: MazeState, action: Action, latent: Latent) -> Step:
-        position, velocity = self._move(state.position, state.velocity, action[:2])
+        body, walls, half = self.body, self.walls, self.half
+        position, velocity, *_ = pointmass.move(body, walls, half, state.position, state.velocity, action[:2])
         sensed = self.senses(state, action)
         true = jnp.linalg.norm(latent - position)
         reading = true + self.noise * true * jax.random.normal(key)
@@ -132,40 +120,6 @@ class Maze:
         right = (active & (distance < self.right_radius)).any()
         return right, (~active & (distance < self.wrong_radius)).any()
 
-    def _move(self, position: Array, velocity: Array, thrust: Array) -> tuple[Array, Array]:
-        """Exact integration of the body between contacts, contacts without bounce or friction."""
-        body = self.body
-        rate, dt = body.damping / body.mass, body.seconds / body.substeps
-        decay = float(np.exp(-rate * dt))
-        terminal = body.gear / body.damping * thrust
-
-        def substep(_: int, moving: tuple[Array, Array]) -> tuple[Array, Array]:
-            position, velocity = moving
-            drift = velocity - terminal
-            position = position + terminal * dt + drift * (1 - decay) / rate
-            velocity = terminal + drift * decay
-            for _ in range(2):  # twice, for corners
-                position, velocity = self._push_out(position, velocity)
-            inside = jnp.clip(position, -self.half, self.half)
-            return inside, jnp.where(inside == position, velocity, 0.0)
-
-        return jax.lax.fori_loop(0, body.substeps, substep, (position, velocity))
-
-    def _push_out(self, position: Array, velocity: Array) -> tuple[Array, Array]:
-        """Out of the wall that is entered deepest; the speed into it is lost."""
-        start, along = self.walls[:, 0], self.walls[:, 1] - self.walls[:, 0]
-        offset = position - start
-        share = jnp.clip((offset * along).sum(-1) / (along**2).sum(-1), 0, 1)
-        apart = offset - share[:, None] * along
-        distance = jnp.sqrt((apart**2).sum(-1) + 1e-12)
-        nearest = jnp.argmin(distance)
-        normal = apart[nearest] / distance[nearest]
-        depth = self.body.contact - distance[nearest]
-        hit = depth > 0
-        position = position + jnp.where(hit, depth, 0.0) * normal
-        velocity = velocity - jnp.where(hit, jnp.minimum(velocity @ normal, 0.0), 0.0) * normal
-        return position, velocity
-
     def draw(self, ax: Any, situation: Situation, action: Action, latent: Latent) -> None:
         draw_maze(self, ax, situation, action, latent)
 
@@ -199,7 +153,7 @@ def maze4() -> BeliefMDP:
     maze = Maze(
         goals=jnp.asarray(MAZE4_GOALS, jnp.float32),
         walls=jnp.asarray(MAZE4_WALLS, jnp.float32),
-        body=MAZE4_BODY,
+        body=SPHERE,
         half=1.4,
         start_low=(-0.5, -1.3),
         start_high=(0.5, -1.3),

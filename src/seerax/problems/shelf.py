@@ -240,28 +240,24 @@ def draw_shelf(problem: ArmShelf, ax: Any, situation: Situation, action: Action,
     pen = Pen(ax)
     pen.page(LOW[0] - 0.02, HIGH[0] + 0.02, ABOVE.flat(LOW)[1] - 0.02, HIGH[2] + 0.02)
     for view in (SIDE, ABOVE):
-        corner, size = view.flat(LOW), view.flat(HIGH) - view.flat(LOW)
-        framed = pen.inside(pen.box(corner, *size, "paper", "pale", round=0.03, line=1))
-        framed.text(corner + (0.03, size[1] - 0.05), view.name, 8, "faint", ha="left")
-        draw_things(framed, view, np.asarray(latent))
-        draw_belief(framed, view, situation.belief)
+        (left, bottom), (right, top) = view.flat(LOW), view.flat(HIGH)
+        frame = pen.box((left, bottom), right - left, top - bottom, "paper", "pale", round=0.03, line=1)
+        framed = pen.inside(frame)
+        framed.text((left + 0.03, top - 0.05), view.name, 8, "faint", ha="left")
+        draw_plates(framed, view)
         draw_arm(framed, view, situation.state)
-        draw_choice(framed, view, problem, situation, np.asarray(action))
+        draw_belief(framed, view, situation.belief)
+        draw_object(framed, view, np.asarray(latent))
+        draw_choice(framed, view, problem, situation, action)
 
 
-def draw_things(pen: Any, view: View, latent: np.ndarray) -> None:
-    """The shelf, dark where it is seen edge on, and the object in outline."""
+def draw_plates(pen: Any, view: View) -> None:
+    """The shelf, dark where it is seen edge on."""
     low, high = map(view.flat, shelf())
     thin = (high - low).min(-1) < 2 * THICKNESS
     for i in np.argsort(thin):
         colour = "wall" if thin[i] else "pale"
         pen.box(low[i], *(high[i] - low[i]), colour, colour, line=0)
-    middle = view.flat(latent)
-    if view is ABOVE:
-        pen.ring(middle, OBJECT_RADIUS, "truth", 1.2, style=":")
-    else:
-        corners = middle + np.array([(-1, -1), (1, -1), (1, 1), (-1, 1)]) * (OBJECT_RADIUS, OBJECT_HALF)
-        pen.lines(list(zip(corners, np.roll(corners, -1, 0), strict=True)), "truth", 1.2, ":")
 
 
 def draw_belief(pen: Any, view: View, belief: Gaussian) -> None:
@@ -291,7 +287,17 @@ def draw_arm(pen: Any, view: View, state: ShelfState) -> None:
         pen.capsules(segment[None], thick, "action" if blocked else "agent")
 
 
-def draw_choice(pen: Any, view: View, problem: ArmShelf, situation: Situation, action: np.ndarray) -> None:
+def draw_object(pen: Any, view: View, latent: np.ndarray) -> None:
+    """In outline."""
+    middle = view.flat(latent)
+    if view is ABOVE:
+        pen.ring(middle, OBJECT_RADIUS, "truth", 1.2, style=":")
+    else:
+        corners = middle + np.array([(-1, -1), (1, -1), (1, 1), (-1, 1)]) * (OBJECT_RADIUS, OBJECT_HALF)
+        pen.lines(list(zip(corners, np.roll(corners, -1, 0), strict=True)), "truth", 1.2, ":")
+
+
+def draw_choice(pen: Any, view: View, problem: ArmShelf, situation: Situation, action: Action) -> None:
     """Where to go, as advised and as chosen; a ring if it senses, and a dot where the object last seemed to be."""
     state, hand = situation.state, view.flat(situation.state.hand)
     if state.sensed:

@@ -1,4 +1,4 @@
-"""The paper's tree (appendix): one leaf of a binary tree holds gold, all others a tiger; sensing at the root tells which.
+"""The paper's tree (appendix): one leaf holds gold, all others a tiger; sensing at the root tells which.
 
 It shows the gap between Bayes-optimality and posterior sampling, in one episode or in several on the same tree.
 """

@@ -1,0 +1,88 @@
+"""A run that is interrupted and resumed is the run that was not."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import jax
+import numpy as np
+import pytest
+
+from seerax import agents, experiments, rollout, runs, store
+from seerax.advice import ensemble
+from seerax.errors import Mistake
+from seerax.ppo import Config
+
+CONFIG = Config(steps=1536, worlds=16, length=8, minibatches=2, evaluations=3, evaluation_episodes=16)
+
+
+@pytest.fixture(scope="module")
+def experiment():
+    return replace(experiments.settings("tiger"), ppo=CONFIG)
+
+
+@pytest.fixture(scope="module")
+def whole(experiment, tmp_path_factory):
+    run = runs.Run(experiment, seed=3, seeds=2, folder=runs.RunFolder(tmp_path_factory.mktemp("runs") / "whole"))
+    runs.train(run)
+    return run
+
+
+def test_interrupted_and_resumed_equals_undisturbed(experiment, whole, tmp_path):
+    run = replace(whole, folder=runs.RunFolder(tmp_path / "cut"))
+
+    def cut(progress):
+        if progress.steps == 640:  # between two evaluations
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        runs.train(run, cut)
+    assert store.read_about(run.folder.checkpoint)["steps"] == 640
+    runs.train(runs.reopen(run.folder.path), resume=True)
+    ours, theirs = run.folder.rows(), whole.folder.rows()
+    assert len(ours) == 2 * 13
+    drop = lambda rows: [{name: value for name, value in row.items() if name != "seconds"} for row in rows]  # noqa: E731
+    assert drop(ours) == drop(theirs)
+    for seed in (3, 4):
+        assert run.folder.policy(seed).read_bytes() == whole.folder.policy(seed).read_bytes()
+
+
+def test_a_policy_comes_back_with_its_problem_and_method(whole):
+    experiment, policy = runs.load_policy(whole.folder.policy(3))
+    assert experiment == whole.experiment
+    measured = rollout.evaluate(jax.random.key(0), policy.mdp, policy, 64).returns
+    again = runs.load_policy(whole.folder.policy(3))[1]
+    np.testing.assert_array_equal(measured, rollout.evaluate(jax.random.key(0), again.mdp, again, 64).returns)
+
+
+def test_the_untrained_residual_is_the_ensemble(experiment):
+    trainer = experiment.trainer()
+    policy = trainer.policy(trainer.init(jax.random.key(1)).brain)
+    ours, theirs = (rollout.evaluate(jax.random.key(2), trainer.mdp, who, 128).returns for who in (policy, ensemble))
+    np.testing.assert_array_equal(ours, theirs)
+
+
+def test_training_and_evaluation_never_share_randomness():
+    data = [
+        jax.random.key_data(key) for key in (*runs.training_keys(0, 4), *(runs.evaluation_key(s) for s in range(4)))
+    ]
+    assert len({tuple(np.asarray(d).tolist()) for d in data}) == 8
+
+
+def test_a_run_of_another_format_is_refused(whole, tmp_path):
+    folder = runs.RunFolder(tmp_path)
+    store.write_json(folder.config, {**whole.config(), "format": 99})
+    with pytest.raises(Mistake, match="another format"):
+        runs.reopen(tmp_path)
+    store.write_json(folder.config, {"format": runs.FORMAT, "hello": 1})
+    with pytest.raises(Mistake, match="not a config"):
+        runs.reopen(tmp_path)
+
+
+def test_blend_and_sum_are_what_they_say(experiment):
+    situation = type("S", (), {"advice": np.array([1.0, 2.0])})
+    raw = np.array([10.0, -10.0])
+    np.testing.assert_allclose(agents.residual((0.1, 0.5))(situation, raw), [2.0, -3.0])
+    np.testing.assert_allclose(agents.blend(0.1)(situation, raw), [1.9, 0.8], rtol=1e-6)
+    blended = replace(experiment, blend=0.1).method().compose
+    np.testing.assert_allclose(blended(situation, raw), [1.9, 0.8], rtol=1e-6)
