@@ -195,7 +195,7 @@ def test_what_is_far_off_pulls_only_so_far() -> None:
     filter = ExtendedKalman(Gaussian(jnp.zeros(1), jnp.eye(1)), lambda s, phi: phi, lambda s: s, lambda *_: jnp.eye(1))
     near, far, farther = (filtered(filter, [[value]]).mean[0, 0] for value in (20.0, 1e5, 1e30))
     assert near == pytest.approx(10.0, rel=1e-4)
-    assert far == farther == pytest.approx(30 / 2**0.5, rel=1e-4)
+    assert [far, farther] == pytest.approx([30 / 2**0.5] * 2, rel=1e-4)
 
 
 def test_readings_without_noise_end_at_the_sharpest() -> None:

@@ -23,10 +23,12 @@ HARDEST_EVIDENCE = 1e3  # nats one observation may speak against a hypothesis, r
 def evidence(log_likelihood: Array) -> Array:
     """Log-likelihoods along the last axis, relative to the best and never below the floor.
 
-    A non-finite value counts as impossible; what is impossible under all hypotheses says nothing.
+    NaN counts as impossible, like -inf; what is impossible under all hypotheses says nothing.
     """
-    finite = jnp.nan_to_num(log_likelihood, nan=-1e30, neginf=-1e30, posinf=1e30)
-    return jnp.maximum(finite - finite.max(-1, keepdims=True), -HARDEST_EVIDENCE)
+    extremes = jnp.finfo(jnp.float32)
+    finite = jnp.nan_to_num(log_likelihood, nan=extremes.min, neginf=extremes.min, posinf=extremes.max)
+    best = finite.max(-1, keepdims=True)
+    return jnp.maximum(finite - best, -HARDEST_EVIDENCE)
 
 
 def condition(log_belief: Array, log_likelihood: Array) -> Array:
@@ -42,7 +44,7 @@ def predict(log_belief: Array, log_transition: Array) -> Array:
 
 def entropies(log_belief: Array) -> Array:
     """Entropy along the last axis, 1 for a uniform belief."""
-    return -(jnp.exp(log_belief) * log_belief).sum(-1) / jnp.log(log_belief.shape[-1])
+    return -(jnp.exp(log_belief) * log_belief).sum(-1) / jnp.log(max(log_belief.shape[-1], 2))
 
 
 @dataclass(frozen=True, eq=False)

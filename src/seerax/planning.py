@@ -90,8 +90,7 @@ class FlowPlanner:
             straight = clearance(self.cells[level], target[parent], self.walls) >= self.margin - 1e-9
             target[level] = np.where(straight[:, None], target[parent], self.cells[parent])
         reached = np.isfinite(distance)
-        _, nearest = cKDTree(self.cells[reached]).query(self.cells[~reached])
-        target[~reached] = self.cells[reached][nearest]
+        target[~reached] = self._rescued(reached, target)
         side = len(self.axis)
         return Flow(jnp.asarray(target.reshape(side, side, 2), jnp.float32))
 
@@ -101,6 +100,14 @@ class FlowPlanner:
         cell = jnp.clip(jnp.round((position + self.half) / self.spacing).astype(int), 0, side - 1)
         offset = flow.target[cell[0], cell[1]] - position
         return offset / jnp.maximum(jnp.linalg.norm(offset), 1e-6)
+
+    def _rescued(self, reached: np.ndarray, target: np.ndarray) -> np.ndarray:
+        """Cells off the paths head for what the nearest cell on one heads for, if the way there is nearly as free as
+        a path, and else for that cell. (A tight path cuts through cells whose centres are off it.)"""
+        _, nearest = cKDTree(self.cells[reached]).query(self.cells[~reached])
+        there = target[reached][nearest]
+        straight = clearance(self.cells[~reached], there, self.walls) >= self.margin - self.spacing
+        return np.where(straight[:, None], there, self.cells[reached][nearest])
 
     @cached_property
     def graph(self) -> csr_array:

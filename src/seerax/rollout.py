@@ -180,7 +180,8 @@ def _record(key: Key, mdp: BeliefMDP, policy: Any) -> Episode:
         action = act(policy, policy_key, world)
         following, outcome = mdp.step(world_key, world, action)
         following = select(world.over, world, following)
-        moment = Episode(world.latent, world.situation, mdp.clip(action), outcome.reward, following.score, world.over)
+        done = jnp.where(world.over, 0.0, mdp.clip(action))
+        moment = Episode(world.latent, world.situation, done, outcome.reward, following.score, world.over)
         return following, moment
 
     world, moments = jax.lax.scan(body, start(mdp, key), jnp.arange(mdp.problem.horizon))

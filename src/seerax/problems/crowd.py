@@ -15,7 +15,7 @@ import numpy as np
 from jax import Array
 
 from seerax import advice
-from seerax.core import Action, BeliefMDP, Expert, Key, Latent, Situation, Step
+from seerax.core import Action, BeliefMDP, Key, Latent, Situation, Step
 from seerax.filters import Factored
 from seerax.shooting import Shooting, lattice
 
@@ -272,9 +272,10 @@ def danger(way: Way, encounter: Encounter) -> Array:
     return jnp.where(passed, 0.0, DANGER_WEIGHT / jnp.maximum(gap, CLOSEST) ** 2)
 
 
-def driving_expert() -> Expert:
+def driver() -> Shooting:
+    """Nine accelerations by five changes of heading."""
     candidates = lattice(np.linspace(-1, 1, 9), np.linspace(-1, 1, 5))
-    return Shooting(candidates, follow, forecast, cost, danger).expert()
+    return Shooting(candidates, follow, forecast, cost, danger)
 
 
 # ---- builder -----------------------------------------------------------------------------------------------------
@@ -282,7 +283,7 @@ def driving_expert() -> Expert:
 
 def crowdnav() -> BeliefMDP:
     """Belief over each person's goal; the expert drives as if everyone went to the mean of their goals."""
-    problem, expert = CrowdNav(), driving_expert()
+    problem, expert = CrowdNav(), driver().expert()
     filter = Factored(goals(), problem.log_likelihood)
     return BeliefMDP(problem, filter, advice.of_mean(filter, expert), expert)
 

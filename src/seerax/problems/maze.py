@@ -36,6 +36,24 @@ MAZE4_WALLS = np.array(
     ]
 )
 
+MAZE10_BODY = Body(mass=0.1, gear=0.3, damping=0.1, seconds=0.06, substeps=5, contact=0.051)  # 0.015 wall + 0.036
+MAZE10_GOALS = np.array(
+    [
+        (0.3, 0.6), (0.375, -1.325), (0.325, 0.2), (-0.65, 0.4), (-1.0, -1.325),
+        (-1.325, -1.325), (-1.325, 1.325), (-0.65, 0.75), (0.0, -1.325), (-0.65, 1.325),
+    ]
+)  # fmt: skip
+MAZE10_UPRIGHT = [  # x, from y, to y: walls 0.03 m thick
+    (-0.165, -1.5, 0.87), (1.155, -1.17, 1.05), (0.495, -0.33, 1.44), (0.165, -0.84, 0.45), (-0.495, -0.6, 0.6),
+    (-0.795, 0.33, 1.44), (0.825, -0.84, 0.24), (-1.155, -0.84, 0.15), (-0.825, -1.5, -0.81), (-1.155, -1.5, -1.14),
+    (0.165, -1.5, -1.2),
+]  # fmt: skip
+MAZE10_LEVEL = [  # y, from x, to x
+    (-0.825, 0.21, 0.84), (0.435, 0.21, 0.51), (-0.285, -0.78, -0.48), (-0.825, -1.11, -0.81), (0.585, -0.75, -0.48),
+    (-1.155, 0.15, 1.17),
+]  # fmt: skip
+MAZE10_THICKNESS = 0.03
+
 # ---- state -------------------------------------------------------------------------------------------------------
 
 
@@ -147,6 +165,38 @@ def belief_mdp(maze: Maze, expert: Expert) -> BeliefMDP:
     filter = Categorical(maze.goals, maze.log_likelihood)
     ensemble = advice.sometimes(maze, advice.weighted(filter, expert))
     return BeliefMDP(maze, filter, ensemble, expert)
+
+
+def maze10_walls() -> np.ndarray:
+    """Centre lines, half a thickness short at both ends: round caps make up for it."""
+    cap = MAZE10_THICKNESS / 2
+    upright = [[(x, low + cap), (x, high - cap)] for x, low, high in MAZE10_UPRIGHT]
+    level = [[(low + cap, y), (high - cap, y)] for y, low, high in MAZE10_LEVEL]
+    return np.array(upright + level)
+
+
+def maze10() -> BeliefMDP:
+    maze = Maze(
+        goals=jnp.asarray(MAZE10_GOALS, jnp.float32),
+        walls=jnp.asarray(maze10_walls(), jnp.float32),
+        body=MAZE10_BODY,
+        half=1.434,
+        start_low=(0.0, -0.2),
+        start_high=(0.0, 0.2),
+        noise=0.5,
+        sensing_cost=0.1,
+        right_radius=0.0866,
+        wrong_radius=0.1,
+        wrong_cost=50.0,
+        wrong_ends=False,
+        horizon=750,
+    )
+    return belief_mdp(maze, flow_expert(maze, speed=0.8, gain=3.0, margin=0.07))
+
+
+def better_sensing(mdp: BeliefMDP, steps: int = 150) -> BeliefMDP:
+    """The hand-tuned ensemble of the paper's appendix: sense in the first steps only."""
+    return mdp.advised_by(advice.at_first(mdp.problem, advice.weighted(mdp.filter, mdp.expert), steps))  # type: ignore
 
 
 def maze4() -> BeliefMDP:

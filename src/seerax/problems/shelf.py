@@ -166,8 +166,8 @@ OUTSIDE = -0.2  # the fingers are clear of the shelf up to this x of the hand
 BEFORE = 0.14  # the fingers are clear of the object if the hand is that far in front of it
 ASIDE = 0.03  # they pass it on both sides if the hand is at most that far beside it
 SURE = 0.1  # an object is taken to be on a shelf if it is at most that far above or below its place there
-FREE_Z = np.array([(0.105, 0.34), (0.455, 0.75)])  # heights at which the hand clears the plates
-FREE_Y = (-0.605, -0.145)  # and the walls
+FREE_Y = (-0.605, -0.145)  # where the hand is clear of the walls
+FREE_Z = np.array([(-1.0, -0.01), (0.105, 0.34), (0.455, 0.75)])  # and of the plates: below, between and above them
 
 
 def reaching_expert() -> Expert:
@@ -189,13 +189,14 @@ def waypoint(hand: Array, target: Array) -> Array:
     x, y, z = hand
     place = jnp.argmin(jnp.abs(target[2] - OBJECT_HEIGHTS))
     sure = jnp.abs(target[2] - jnp.asarray(OBJECT_HEIGHTS)[place]) < SURE
-    low, high = jnp.asarray(FREE_Z)[place]
+    low, high = jnp.asarray(FREE_Z)[1 + place]
     fits = sure & (low < z) & (z < high) & (FREE_Y[0] < y) & (y < FREE_Y[1])
     straight = jnp.abs(y - target[1]) < ASIDE
     free = (x < OUTSIDE + STRIDE) | (fits & (straight | (x < target[0] - BEFORE + STRIDE)))
     inside = jnp.where(straight, target[0] + HOLD[0], target[0] - BEFORE)
     height = jnp.where(sure, jnp.clip(target[2] + HOLD[2], low + STRIDE, high - STRIDE), target[2])
-    aside = jnp.where(free, jnp.array([target[1], height]), hand[1:])
+    level = jnp.clip(z, *jnp.asarray(FREE_Z)[(z > jnp.array(PLATES)).sum()])  # off the plates, on the same side of them
+    aside = jnp.where(free, jnp.array([target[1], height]), jnp.array([y, level]))
     return jnp.append(jnp.where(fits, inside, OUTSIDE), aside)
 
 
