@@ -265,7 +265,7 @@ def test_riccati_by_doubling_is_scipys() -> None:
 
 
 def test_collapsed_belief_is_its_expert(mdp: BeliefMDP) -> None:
-    state = packed(np.array([0.3, -0.2, 0.1, 0.4]))
+    state = packed(np.array([0.15, -0.1, 0.05, 0.2]))  # weak enough not to saturate
     for index, centre in enumerate(CENTRES):
         belief = jax.nn.log_softmax(jnp.where(jnp.arange(9) == index, 0.0, -1e3))
         advised = mdp.advisor(None, state, belief)

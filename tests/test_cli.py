@@ -12,7 +12,7 @@ import pytest
 
 from seerax import cli
 
-TINY = [
+TINY = "--ppo.worlds 16 --ppo.length 8 --ppo.minibatches 2 --ppo.evaluations 2 --ppo.exploration-end 1".split()  # noqa: SIM905
     "--ppo.worlds",
     "16",
     "--ppo.length",
@@ -191,7 +191,7 @@ def test_what_cannot_be_parsed_exits_with_2(seerax, arguments):
 
 def test_help_shows_the_settings_of_the_named_problem(seerax):
     code, out, _ = seerax("train", "maze4", "--help")
-    assert code == 0 and "0.3 0.3 0.1" in out
+    assert code == 0 and "0.5 0.5 0.1" in out
 
 
 BROKEN = """

@@ -19,7 +19,7 @@ from seerax.gaussian import Gaussian, spread
 from seerax.problems import shelf
 from seerax.problems.shelf import BLIND, CLOSE, OUTSIDE, STRIDE, THICKNESS, WAM, ShelfState
 
-EPISODES = 2048
+EPISODES = 1024
 
 
 class Played(NamedTuple):
@@ -138,7 +138,7 @@ def test_both_shelf_and_object_block(pushing: Played) -> None:
 
 
 def test_free_moves_are_made_to_a_millimetre(ensemble: Played) -> None:
-    """On the way, in every step of 2048 episodes; one centimetre along each axis is the farthest."""
+    """On the way, in every step of all episodes; one centimetre along each axis is the farthest."""
     before, after = states(ensemble)
     error = np.linalg.norm(after.hand - before.hand - STRIDE * ensemble.action[..., :3], axis=-1)
     free = after.touching.sum(-1) == 0
@@ -178,7 +178,7 @@ def test_readings_are_as_noisy_as_they_should_be(ensemble: Played) -> None:
         kind = after.sensed == sensed
         z = ((after.reading - ensemble.world.latent) / scale[..., None])[kind].astype(np.float64)
         count = z.size
-        assert count > 100_000
+        assert count > 50_000
         assert abs(z.mean()) < 4 / count**0.5
         assert abs(z.var() - 1) < 4 * (2 / count) ** 0.5
         assert np.abs(np.corrcoef(z.T) - np.eye(3)).max() < 5 / len(z) ** 0.5
@@ -197,7 +197,7 @@ def test_the_state_does_not_tell_the_distance(mdp: BeliefMDP) -> None:
 
 
 def test_the_filter_is_as_sure_as_it_may_be(ensemble: Played) -> None:
-    """The mean of (phi - m)^T P^-1 (phi - m) is 3; with a tolerance, for an expected distance stands for the true one."""
+    """The mean of (phi - m)^T P^-1 (phi - m) is 3, but for 0.2: an expected distance stands for the true one."""
     belief = ensemble.following.situation.belief
     for time in (1, 3, 10, 30, 60, 100, 200):
         mean, P = belief.mean[time - 1].astype(np.float64), belief.covariance[time - 1].astype(np.float64)
@@ -215,14 +215,12 @@ def test_the_belief_stays_sound(pushing: Played, ensemble: Played) -> None:
         assert np.linalg.eigvalsh(belief.covariance[::10].astype(np.float64)).min() > 0
 
 
-def test_features_are_of_a_size(mdp: BeliefMDP, pushing: Played, ensemble: Played) -> None:
-    for played in (pushing, ensemble):
-        _, after = states(played)
-        seen = np.asarray(jax.vmap(jax.vmap(mdp.problem.features))(jax.tree.map(lambda leaf: leaf[::10], after)))
-        assert seen.shape[-1] == 22
-        size = np.sqrt(np.square(seen).mean((0, 1)))
-        assert (size < 3).all()
-        assert (seen.std((0, 1)) > 0.02).all()
+def test_features_are_of_a_size(mdp: BeliefMDP, pushing: Played) -> None:
+    _, after = states(pushing)
+    seen = jax.jit(jax.vmap(jax.vmap(mdp.problem.features)))(jax.tree.map(lambda leaf: leaf[::10], after))
+    assert seen.shape[-1] == 22
+    assert (np.sqrt(np.square(seen).mean((0, 1))) < 3).all()
+    assert (np.std(seen, (0, 1)) > 0.02).all()
 
 
 # ---- expert ------------------------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import jax
 import numpy as np
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from seerax import devices, experiments, figures, laws, problems, rollout, runs, store
@@ -180,7 +181,7 @@ def check(command: cli.Check) -> None:
     findings = laws.check(experiments.find_problem(command.target))
     for finding in findings:
         mark = "[green]holds [/green]" if finding.ok else "[red]BROKEN[/red]"
-        out.print(f"{mark}  [bold]{finding.law}[/bold]  {finding.says}")
+        out.print(f"{mark}  [bold]{finding.law}[/bold]  {escape(finding.says)}")
     broken = sum(not finding.ok for finding in findings)
     if broken:
         raise Mistake(f"{command.target} breaks {broken} of {len(findings)} laws.")

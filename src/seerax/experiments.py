@@ -71,15 +71,25 @@ def settings(problem: str, agent: str = "brpo") -> Experiment:
     return replace(experiment, scale=1.0)
 
 
+# Short episodes and crisp choices: few steps an iteration, and little noise in the end.
 QUICK = Config(
     steps=3_000_000, length=16, minibatches=4, learning_rate=3e-3, exploration_end=0.1, evaluation_episodes=2048
-)  # short episodes, crisp choices
+)
+# Long episodes: far-sighted, larger minibatches.
+LONG = Config(
+    steps=12_000_000,
+    minibatches=8,
+    learning_rate=2e-3,
+    discount=0.998,
+    exploration_end=0.2,
+    evaluations=12,
+    evaluation_episodes=1024,
+)
 SETTINGS = {
-    "maze4": Experiment(
-        "maze4",
-        scale=(0.3, 0.3, 0.1),
-        ppo=Config(steps=12_000_000, learning_rate=1e-3, discount=0.995),
-    ),
+    "maze4": Experiment("maze4", scale=(0.5, 0.5, 0.1), ppo=LONG),
+    "maze10": Experiment("maze10", scale=(0.3, 0.3, 0.1), ppo=LONG),
+    "door4": Experiment("door4", scale=(0.5, 0.5, 0.1), ppo=LONG),
+    "cartpole": Experiment("cartpole", scale=2.0, ppo=LONG),
     "tree": Experiment("tree", ppo=replace(QUICK, steps=1_000_000)),
     "tiger": Experiment("tiger", ppo=QUICK),
 }

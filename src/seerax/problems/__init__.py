@@ -6,12 +6,22 @@ from collections.abc import Callable
 
 from seerax.core import BeliefMDP
 from seerax.errors import unknown
-from seerax.problems import maze, tiger, tree
+from seerax.problems import cartpole, doors, maze, tiger, tree
 
-PROBLEMS: dict[str, Callable[[], BeliefMDP]] = {"maze4": maze.maze4, "tree": tree.tree, "tiger": tiger.tiger}
+PROBLEMS: dict[str, Callable[[], BeliefMDP]] = {
+    "cartpole": cartpole.cartpole,
+    "maze4": maze.maze4,
+    "maze10": maze.maze10,
+    "door4": doors.door4,
+    "tree": tree.tree,
+    "tiger": tiger.tiger,
+}
 
 ABOUT = {
+    "cartpole": "balance a pole of unknown length on a cart of unknown mass, with a noisy motor",
     "maze4": "find out which of four goals in a maze is the active one; sensing its distance costs 1",
+    "maze10": "the same with ten goals; a wrong goal costs 50 a step, and on it goes",
+    "door4": "find out which of four doors are open, and go through one; sensing costs 1, a crash 10",
     "tree": "one leaf of a binary tree holds gold, the others a tiger; sensing at the root tells which",
     "tiger": "listen as long as it pays, then open the door without the tiger",
 }

@@ -138,7 +138,7 @@ def regulator() -> Expert:
         return jnp.stack(push(CartpoleState(*state), NEWTONS * control[0], latent))
 
     def act(state: CartpoleState, gain: Array) -> Action:
-        return -gain @ jnp.stack(state)
+        return jnp.clip(-gain @ jnp.stack(state), -STRONGEST, STRONGEST)
 
     return Expert(lqr.gains(dynamics, STATE_COST, CONTROL_COST, LOW, HIGH, NODES), act)
 
