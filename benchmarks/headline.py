@@ -2,8 +2,8 @@
 
     .venv/bin/python benchmarks/headline.py [EXPERIMENT ...]
 
-Each experiment is trained once (runs/headline, resumed if it was cut) and measured once (results/headline/*.json); what is
-there is not done again. Delete a JSON file to measure anew, its run folder to train anew.
+Each experiment is trained once (runs/headline, resumed if it was cut) and measured once (results/headline/*.json); what
+is there is not done again. Delete a JSON file to measure anew, its run folder to train anew.
 """
 
 from __future__ import annotations

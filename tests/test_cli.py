@@ -12,18 +12,8 @@ import pytest
 
 from seerax import cli
 
-TINY = "--ppo.worlds 16 --ppo.length 8 --ppo.minibatches 2 --ppo.evaluations 2 --ppo.exploration-end 1".split()  # noqa: SIM905
-    "--ppo.worlds",
-    "16",
-    "--ppo.length",
-    "8",
-    "--ppo.minibatches",
-    "2",
-    "--ppo.evaluations",
-    "2",
-    "--ppo.exploration-end",
-    "1",
-]
+TINY = ["--ppo.worlds", "16", "--ppo.length", "8", "--ppo.minibatches", "2", "--ppo.evaluations", "2"]
+TINY += ["--ppo.exploration-end", "1"]
 
 
 @pytest.fixture
