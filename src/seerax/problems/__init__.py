@@ -6,9 +6,10 @@ from collections.abc import Callable
 
 from seerax.core import BeliefMDP
 from seerax.errors import unknown
-from seerax.problems import cartpole, doors, maze, tiger, tree
+from seerax.problems import cartpole, crowd, doors, maze, tiger, tree
 
 PROBLEMS: dict[str, Callable[[], BeliefMDP]] = {
+    "crowdnav": crowd.crowdnav,
     "cartpole": cartpole.cartpole,
     "maze4": maze.maze4,
     "maze10": maze.maze10,
@@ -18,6 +19,7 @@ PROBLEMS: dict[str, Callable[[], BeliefMDP]] = {
 }
 
 ABOUT = {
+    "crowdnav": "drive past six people who each walk to a goal of their own, without touching anyone",
     "cartpole": "balance a pole of unknown length on a cart of unknown mass, with a noisy motor",
     "maze4": "find out which of four goals in a maze is the active one; sensing its distance costs 1",
     "maze10": "the same with ten goals; a wrong goal costs 50 a step, and on it goes",
