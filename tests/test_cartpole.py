@@ -13,9 +13,10 @@ from scipy.linalg import solve_discrete_are
 from scipy.special import logsumexp
 from scipy.stats import multivariate_normal
 
-from seerax import advice, lqr, rollout
+from seerax import advice, rollout
 from seerax.core import BeliefMDP, Situation
 from seerax.filters import Categorical
+from seerax.planning import lqr
 from seerax.problems import cartpole
 from seerax.problems.cartpole import CartpoleState
 

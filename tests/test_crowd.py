@@ -16,9 +16,9 @@ from scipy import stats
 from seerax import advice, rollout
 from seerax.core import BeliefMDP, Expert, Moment, Situation
 from seerax.filters import Factored
+from seerax.planning.shooting import Shooting, lattice
 from seerax.problems import crowd
 from seerax.problems.crowd import CrowdNav, CrowdState
-from seerax.shooting import Shooting, lattice
 
 matplotlib.use("Agg")
 

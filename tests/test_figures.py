@@ -20,7 +20,7 @@ from PIL import Image
 from seerax import advice, figures, rollout
 from seerax.core import BeliefMDP, Situation
 from seerax.errors import Mistake
-from seerax.planning import distance_to_segments
+from seerax.planning.flow import distance_to_segments
 from seerax.problems import maze, sketch, tiger, tree
 from seerax.rollout import Episode
 

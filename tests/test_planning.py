@@ -12,7 +12,7 @@ import pytest
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import dijkstra
 
-from seerax.planning import Flow, FlowPlanner, clearance, crosses, distance_to_segments, tree_levels
+from seerax.planning.flow import Flow, FlowPlanner, clearance, crosses, distance_to_segments, tree_levels
 from seerax.problems.maze import MAZE4_GOALS, MAZE4_WALLS
 from seerax.problems.pointmass import SPHERE
 

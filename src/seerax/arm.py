@@ -71,8 +71,10 @@ class Arm:
         return joints
 
     def _towards(self, joints: Array, target: Array) -> Array:
-        """Damped least squares, read as conditioning a Gaussian: dq ~ N(d, W), with d towards the rest posture and W
-        vanishing at the joint limits, and J dq = e is observed with variance S: dq = d + W J^T (J W J^T + S)^-1 (e - J d).
+        """Damped least squares, read as conditioning a Gaussian: dq = d + W J^T (J W J^T + S)^-1 (e - J d).
+
+        Beforehand dq ~ N(d, W), with d towards the rest posture and W vanishing at the joint limits; then J dq = e, the
+        way that is left to go and to turn, is observed with variance S.
         """
         frames = self.frames(joints)
         J = self.jacobian(frames).T

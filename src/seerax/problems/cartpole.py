@@ -15,9 +15,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from seerax import advice, lqr
+from seerax import advice
 from seerax.core import Action, BeliefMDP, Expert, Key, Latent, Situation, Step
 from seerax.filters import Categorical
+from seerax.planning import lqr
 
 # ---- constants ---------------------------------------------------------------------------------------------------
 

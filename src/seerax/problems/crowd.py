@@ -17,7 +17,7 @@ from jax import Array
 from seerax import advice
 from seerax.core import Action, BeliefMDP, Key, Latent, Situation, Step
 from seerax.filters import Factored
-from seerax.shooting import Shooting, lattice
+from seerax.planning.shooting import Shooting, lattice
 
 # ---- constants ---------------------------------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""What experts are made of: flow fields from shortest paths around walls. Planned once, looked up in no time."""
+"""Flow fields from shortest paths around walls: planned once, looked up in no time."""
 
 from __future__ import annotations
 
