@@ -236,3 +236,17 @@ def test_the_installed_command_works():
     )
     assert done.returncode == 2 and done.stdout == ""
     assert done.stderr.strip().startswith("seerax: There is no problem 'maze6'.")
+
+
+def test_the_example_obeys_the_laws(seerax, monkeypatch):
+    monkeypatch.chdir(Path(__file__).parent.parent)
+    code, out, _ = seerax("check", "examples.wind:mdp")
+    assert code == 0 and "BROKEN" not in out
+
+
+def test_a_problem_of_ones_own_trains_by_its_name(seerax, tmp_path):
+    (tmp_path / "theirs.py").write_text(BROKEN)
+    code, _, _ = seerax("train", "theirs:ours", "--steps", "256", "--out", "run", *TINY)
+    assert code == 0
+    code, out, _ = seerax("evaluate", "run", "--episodes", "64", "--json")
+    assert code == 0 and json.loads(out)["problem"] == "theirs:ours"

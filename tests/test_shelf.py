@@ -208,9 +208,9 @@ def test_the_filter_is_on_average_as_sure_as_it_may_be(ensemble: Played) -> None
     assert np.median(np.sqrt(np.trace(belief.covariance[-1], axis1=-2, axis2=-1))) < 0.03  # and it has learned a lot
 
 
-def test_the_filter_is_too_sure_only_of_a_wrong_shelf(ensemble: Played) -> None:
-    """A Gaussian cannot say "this shelf or that": where it settles on the wrong one, the true distance is larger than
-    it thinks. So squared errors exceed variances late and in height, by up to about two; early they agree."""
+def test_the_filter_is_too_sure_of_the_height_for_a_while(ensemble: Played) -> None:
+    """A Gaussian cannot say "this shelf or that". Late and in height, mean squared errors are up to twice the mean
+    variance; with heights drawn from a Gaussian they agree, and knowing the true distance would not help."""
     belief = ensemble.following.situation.belief
     squares = np.square(ensemble.world.latent - belief.mean).mean(1)
     ratio = squares / np.diagonal(belief.covariance, axis1=-2, axis2=-1).mean(1)

@@ -71,9 +71,16 @@ def settings(problem: str, agent: str = "brpo") -> Experiment:
     return replace(experiment, scale=1.0)
 
 
-# Short episodes and crisp choices: few steps an iteration, and little noise in the end.
+# Short episodes and crisp choices: few steps an iteration, much noise at first and little in the end.
 QUICK = Config(
-    steps=3_000_000, length=16, minibatches=4, learning_rate=3e-3, exploration_end=0.1, evaluation_episodes=2048
+    steps=6_000_000,
+    worlds=2048,
+    length=16,
+    minibatches=8,
+    learning_rate=3e-3,
+    exploration=2.0,
+    exploration_end=0.05,
+    evaluation_episodes=2048,
 )
 # Long episodes: far-sighted, larger minibatches.
 LONG = Config(

@@ -31,7 +31,7 @@ class Gaussian(NamedTuple):
 
 
 # ---- small matrices ----------------------------------------------------------------------------------------------
-# By elimination, written out: batched calls of LAPACK may wait for each other for ever on a host split into devices.
+# By elimination, written out: fast in batches, and no batched call of LAPACK, for that of QR can hang in jaxlib.
 
 
 def solve(A: Array, B: Array) -> Array:

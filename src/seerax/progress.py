@@ -18,10 +18,12 @@ LINE_EVERY = 10.0  # seconds, where there is no terminal
 
 
 class TrainingBar:
-    """Steps, held-out return, the return at the start (for a residual: the ensemble's), steps per second, ETA."""
+    """Steps of each seed, held-out return, the return at the start (for a residual: the ensemble's), steps per second
+    of all seeds together, ETA."""
 
     def __init__(self, console: Console, run: Run):
         self.console = console
+        self.seeds = run.seeds
         self.total = run.experiment.ppo.iterations * run.experiment.ppo.batch
         self.first_label = "ensemble" if run.experiment.agent.startswith("brpo") else "untrained"
         columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), TextColumn("ETA"))
@@ -62,7 +64,7 @@ class TrainingBar:
     def _rate(self, steps: int) -> str:
         if self.clock is None or steps == self.clock[1]:
             return "-- steps/s"
-        return f"{self._speed(steps) / 1e3:.0f}k steps/s"
+        return f"{self.seeds * self._speed(steps) / 1e3:.0f}k steps/s"
 
     def _speed(self, steps: int) -> float:
         assert self.clock is not None
