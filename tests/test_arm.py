@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import minimize_scalar
 
-from seerax.arm import FOREARM_RADIUS, HAND, HAND_RADIUS, WAM_ROWS, WAM_TOOL, Boxes, Capsules, body, gaps
+from seerax.planning.arm import FOREARM_RADIUS, HAND, HAND_RADIUS, WAM_ROWS, WAM_TOOL, Boxes, Capsules, body, gaps
 from seerax.problems import shelf
 from seerax.problems.shelf import OBJECT_HALF, OBJECT_HIGH, OBJECT_LOW, OBJECT_RADIUS, STRIDE, WAM
 

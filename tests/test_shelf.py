@@ -13,9 +13,9 @@ import pytest
 from jax import Array
 
 from seerax import advice, rollout
-from seerax.arm import body, gaps
 from seerax.core import BeliefMDP, Situation, World
-from seerax.gaussian import Gaussian, spread
+from seerax.filters.gaussian import Gaussian, spread
+from seerax.planning.arm import body, gaps
 from seerax.problems import shelf
 from seerax.problems.shelf import BLIND, CLOSE, OUTSIDE, STRIDE, THICKNESS, WAM, ShelfState
 

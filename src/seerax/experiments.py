@@ -94,6 +94,7 @@ LONG = Config(
 )
 SETTINGS = {
     "crowdnav": Experiment("crowdnav", scale=0.5, ppo=replace(LONG, steps=6_000_000, discount=0.99)),
+    "armshelf": Experiment("armshelf", scale=(0.5, 0.5, 0.5, 0.1), ppo=LONG),
     "maze4": Experiment("maze4", scale=(0.5, 0.5, 0.1), ppo=LONG),
     "maze10": Experiment("maze10", scale=(0.3, 0.3, 0.1), ppo=LONG),
     "door4": Experiment("door4", scale=(0.5, 0.5, 0.1), ppo=LONG),

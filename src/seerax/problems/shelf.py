@@ -15,9 +15,9 @@ import numpy as np
 from jax import Array
 
 from seerax import advice
-from seerax.arm import WAM_HIGH, WAM_LOW, WAM_ROWS, WAM_TOOL, Arm, Boxes, body, gaps
 from seerax.core import Action, BeliefMDP, Expert, Key, Latent, Situation, State, Step
-from seerax.gaussian import ExtendedKalman, Gaussian
+from seerax.filters.gaussian import ExtendedKalman, Gaussian
+from seerax.planning.arm import WAM_HIGH, WAM_LOW, WAM_ROWS, WAM_TOOL, Arm, Boxes, body, gaps
 
 # ---- constants ---------------------------------------------------------------------------------------------------
 # Metres in the world frame: x points into the shelves, y to the left, z up.

@@ -1,4 +1,4 @@
-"""What turns observations into belief. Beliefs are normalised log-weights and always finite."""
+"""Beliefs over finitely many latents: normalised log-weights, always finite."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from seerax.gaussian import solve
+from seerax.filters.gaussian import solve
 
 # ---- kinematics --------------------------------------------------------------------------------------------------
 

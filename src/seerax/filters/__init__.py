@@ -1,0 +1,26 @@
+"""What turns observations into belief: the paper's psi(s, b, a, s')."""
+
+from seerax.filters.discrete import (
+    HARDEST_EVIDENCE,
+    Categorical,
+    Factored,
+    condition,
+    entropies,
+    evidence,
+    predict,
+    spread,
+)
+from seerax.filters.gaussian import ExtendedKalman, Gaussian
+
+__all__ = [
+    "HARDEST_EVIDENCE",
+    "Categorical",
+    "ExtendedKalman",
+    "Factored",
+    "Gaussian",
+    "condition",
+    "entropies",
+    "evidence",
+    "predict",
+    "spread",
+]
