@@ -12,8 +12,8 @@ from typing import Annotated, Any, Literal, Union
 import tyro
 from tyro.conf import Positional, arg, subcommand
 
+from seerax.config import Config
 from seerax.errors import Mistake, unknown
-from seerax.ppo import Config
 
 
 @dataclass(frozen=True)

@@ -13,9 +13,10 @@ import numpy as np
 
 from seerax import agents, problems
 from seerax.agents import Agent
+from seerax.config import Config
 from seerax.core import BeliefMDP, Bonus, entropy_bonus, l1_bonus
 from seerax.errors import Mistake, unknown
-from seerax.ppo import PPO, Config
+from seerax.ppo import PPO
 
 Scale = float | tuple[float, ...]
 

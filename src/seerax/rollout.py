@@ -170,7 +170,7 @@ def evaluate(
     whole = jax.tree.map(lambda *parts: np.concatenate(parts)[:episodes], *tallies)
     success = whole.success if hasattr(mdp.problem, "succeeded") else None
     sensed = whole.sensed if hasattr(mdp.problem, "senses") else None
-    return Evaluation(whole.score, whole.length, sensed, success)
+    return Evaluation(whole.score.astype(np.float64), whole.length, sensed, success)
 
 
 @eqx.filter_jit

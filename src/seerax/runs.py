@@ -19,9 +19,10 @@ from tensorboardX import SummaryWriter
 
 import seerax
 from seerax import store
+from seerax.config import Config
 from seerax.errors import Mistake
 from seerax.experiments import Experiment
-from seerax.ppo import PPO, Brain, Config, LearnedPolicy, Learner, Progress
+from seerax.ppo import PPO, Brain, LearnedPolicy, Learner, Progress
 
 FORMAT = 1  # of run folders and policy files
 TRAINING, EVALUATION = 1, 2  # streams of randomness that never meet

@@ -1,0 +1,63 @@
+"""How to train, in numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class Config:
+    """How to train. The defaults suit most problems."""
+
+    steps: int = 10_000_000  # environment steps in all; an episode's fresh start takes one
+    worlds: int = 1024  # episodes running side by side
+    length: int = 64  # steps each world plays in one iteration
+    epochs: int = 4  # passes over what was played
+    minibatches: int = 16  # updates in each pass
+    learning_rate: float = 3e-4  # Adam's
+    anneal: bool = True  # let the learning rate fall linearly to zero
+    discount: float | None = None  # gamma; the problem's own if not given
+    trace: float = 0.95  # lambda of the advantage estimate
+    clip: float = 0.2  # how far a probability ratio may pay off
+    value_weight: float = 0.5  # of the value loss
+    entropy_weight: float = 0.0  # of the entropy bonus
+    gradient_norm: float = 0.5  # longer gradients are shortened to this
+    target_kl: float | None = None  # stop an iteration's updates beyond this divergence
+    exploration: float | tuple[float, ...] = 1.0  # initial std of raw actions, one for all or one per dimension
+    exploration_end: float = 1.0  # a ceiling on that std falls linearly to this share of it
+    hidden: tuple[int, ...] = (64, 64)  # layers of actor and critic
+    normalise_inputs: bool = True  # by running mean and variance
+    normalise_values: bool = True  # by running mean and variance of the value targets
+    evaluations: int = 20  # held-out evaluations, evenly over the training
+    evaluation_episodes: int = 512  # in each of them
+
+    @property
+    def batch(self) -> int:
+        return self.worlds * self.length
+
+    @property
+    def iterations(self) -> int:
+        return max(1, round(self.steps / self.batch))
+
+    def problems(self) -> Iterator[str]:
+        """What cannot work, in words."""
+        for name in ("steps", "worlds", "length", "epochs", "minibatches", "evaluations", "evaluation_episodes"):
+            if getattr(self, name) < 1:
+                yield f"{name} must be at least 1, not {getattr(self, name)}"
+        if self.minibatches > 0 and self.batch % self.minibatches:
+            yield f"worlds x length = {self.batch} steps cannot be cut into {self.minibatches} equal minibatches"
+        if not self.learning_rate > 0:
+            yield f"learning_rate must be positive, not {self.learning_rate}"
+        if self.discount is not None and not 0 <= self.discount <= 1:
+            yield f"discount must lie in [0, 1], not {self.discount}"
+        if not 0 <= self.trace <= 1:
+            yield f"trace must lie in [0, 1], not {self.trace}"
+        if not np.all(np.asarray(self.exploration) > 0):
+            yield f"exploration must be positive, not {self.exploration}"
+        if not 0 <= self.exploration_end <= 1:
+            yield f"exploration_end must lie in [0, 1], not {self.exploration_end}"
+        if any(size < 1 for size in self.hidden):
+            yield f"hidden layers must have at least one unit each, not {self.hidden}"
