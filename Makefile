@@ -3,7 +3,7 @@ PYTHON ?= python3
 UV := $(shell command -v uv 2>/dev/null || echo $(PYTHON) -m uv)
 BIN := .venv/bin
 
-.PHONY: setup demo test lint bench reproduce clean
+.PHONY: setup demo test lint clean
 
 setup: .venv/.made
 
