@@ -34,7 +34,8 @@ class Experiment:
     ppo: Config = field(default_factory=Config)
 
     def mdp(self) -> BeliefMDP:
-        return find_problem(self.problem).with_bonus(self._bonus())
+        mdp = find_problem(self.problem)
+        return mdp.with_bonus(self._bonus(mdp.problem.discount if self.ppo.discount is None else self.ppo.discount))
 
     def method(self) -> Agent:
         if self.agent not in agents.AGENTS:
@@ -54,8 +55,8 @@ class Experiment:
                 raise Mistake(f"{name} has {np.size(value)} entries, but actions have {mdp.action_size} dimensions.")
         return PPO(mdp, self.method(), self.ppo)
 
-    def _bonus(self) -> Bonus | None:
-        forms: dict[str, Any] = {"l1": l1_bonus, "entropy": partial(entropy_bonus, discount=self.ppo.discount or 1.0)}
+    def _bonus(self, discount: float) -> Bonus | None:
+        forms: dict[str, Any] = {"l1": l1_bonus, "entropy": partial(entropy_bonus, discount=discount)}
         if self.bonus_form not in forms:
             raise unknown("bonus form", self.bonus_form, forms)
         return forms[self.bonus_form](self.bonus) if self.bonus else None
