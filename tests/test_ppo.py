@@ -402,7 +402,7 @@ def random_minibatch(count: int = 32) -> ppo.Minibatch:
 
 def test_the_loss_is_the_clipped_surrogate_plus_the_value_error() -> None:
     network, batch, config = random_brain().network, random_minibatch(), replace(TINY, entropy_weight=0.01)
-    batch = batch._replace(weight=jnp.ones_like(batch.weight))
+    batch = batch._replace(weight=jnp.full_like(batch.weight, 1 / batch.weight.size))
     density = scipy.stats.norm(network.actor(batch.inputs), np.exp(network.log_std)).logpdf(batch.raw).sum(-1)
     ratio, advantage = np.exp(density - np.asarray(batch.log_prob)), np.asarray(batch.advantage)
     pays = [min(r * a, float(np.clip(r, 0.8, 1.2)) * a) for r, a in zip(ratio, advantage, strict=True)]
@@ -418,11 +418,28 @@ def test_dead_steps_count_in_neither_loss_nor_gradient() -> None:
         *[jnp.where(dead.reshape(-1, *[1] * (x.ndim - 1)), 3.0, x) for x in batch[:-1]], batch.weight
     )
     live = ppo.Minibatch(*[x[~dead] for x in batch])
-    grade = jax.jit(jax.value_and_grad(lambda network, batch: ppo.loss(network, batch, TINY)[0]))
+    grade = jax.jit(lambda network, batch: ppo.gradient_of(network, batch, TINY))
     reference = grade(network, live)
     assert 3 < dead.sum() < 29
     assert_same(grade(network, poisoned), reference, rtol=1e-3, atol=1e-5)
     assert_same(grade(network, batch), reference, rtol=1e-3, atol=1e-5)
+
+
+def test_a_gradient_in_slices_is_the_gradient_of_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    network, batch, config = random_brain().network, random_minibatch(48), replace(TINY, entropy_weight=0.01)
+    whole = ppo.gradient_of(network, batch, config)
+    monkeypatch.setattr(devices, "SLICE", 8)
+    assert devices.slices(48) == 6
+    assert_same(ppo.gradient_of(network, batch, config), whole, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("count", [1, 2, 37, 4096])
+def test_shuffling_is_a_permutation_that_leaves_no_order(count: int) -> None:
+    orders = np.array([ppo.shuffled(key, count) for key in jax.random.split(jax.random.key(0), 50)])
+    assert (np.sort(orders) == np.arange(count)).all()
+    if count > 2:
+        moved = (orders / count - 0.5) @ (np.arange(count) / count - 0.5) / np.sqrt(count) * 12
+        assert abs(moved.mean()) < 4 / np.sqrt(50) and 0.6 < moved.std() < 1.5
 
 
 def test_log_prob_is_that_of_a_diagonal_gaussian() -> None:

@@ -155,7 +155,7 @@ class BeliefMDP:
     def _fresh(self, key: Key) -> World:
         prior_key, reset_key, episode = jax.random.split(key, 3)
         latent = self.problem.prior(prior_key)
-        state = self.problem.reset(reset_key, latent)
+        state = jax.tree.map(strong, self.problem.reset(reset_key, latent))
         nothing = jnp.zeros(self.action_size)
         situation = Situation(state, self.filter.init(), nothing)
         return World(latent, situation, jnp.int32(0), jnp.bool_(False), jnp.float32(0), episode)
@@ -164,6 +164,7 @@ class BeliefMDP:
         step_key, evolve_key = jax.random.split(key)
         (state, belief, advice), latent = world.situation, world.latent
         next_state, reward, done = self.problem.step(step_key, state, action, latent)
+        next_state = jax.tree.map(strong, next_state)
         next_belief = self.filter.update(belief, state, action, next_state)
         evolve = getattr(self.problem, "evolve", None)
         next_latent = evolve(evolve_key, state, action, next_state, latent) if evolve else latent
@@ -184,6 +185,12 @@ class BeliefMDP:
 def select(condition: Array, yes: Any, no: Any) -> Any:
     """`jnp.where` for whole pytrees, with one scalar condition."""
     return jax.tree.map(lambda a, b: jnp.where(condition, a, b), yes, no)
+
+
+def strong(x: Array) -> Array:
+    """The same array with a firm type: one that follows its context would compile everything twice."""
+    x = jnp.asarray(x)
+    return x if jnp.issubdtype(x.dtype, jax.dtypes.prng_key) else jax.lax.convert_element_type(x, x.dtype)
 
 
 def l1_bonus(epsilon: float) -> Bonus:

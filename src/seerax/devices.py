@@ -10,6 +10,7 @@ import jax
 from jax.sharding import AxisType, Mesh
 
 WORLDS = "worlds"  # the one data-parallel axis
+SLICE = 256  # rows of a minibatch whose activations stay in a core's cache
 
 
 def prepare(devices: int | None = None, cache: bool = True) -> None:
@@ -33,3 +34,10 @@ def mesh(at_most: int | None = None) -> Mesh:
     while at_most and at_most % count:
         count -= 1
     return jax.make_mesh((count,), (WORLDS,), axis_types=(AxisType.Auto,), devices=devices[:count])
+
+
+def slices(rows: int) -> int:
+    """Into how many equal slices rows are best cut for arithmetic: many on host cores, one on accelerators."""
+    if jax.default_backend() != "cpu":
+        return 1
+    return max(n for n in range(1, max(rows // SLICE, 1) + 1) if rows % n == 0)
