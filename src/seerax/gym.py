@@ -6,8 +6,8 @@
 
 An observation is one float32 vector, [features | belief | advice], exactly what BRPO's network sees; `layout` gives the
 slices. Actions lie in [-1, 1] and are stretched to the problem's bounds; advice stays in the problem's units (see
-`stretched` and `shrunk`). `terminated` says the task ended, `truncated` that the clock ran out. The latent is in neither
-observation nor info. At the end of an episode info has `is_success`, if the problem can tell.
+`stretched` and `shrunk`). `terminated` says the task ended, `truncated` that the clock ran out. Once an episode is over,
+info has `is_success`, if the problem can tell. The latent is told nowhere.
 
 The first episode after `reset(seed=s)` is the one that `rollout.record(jax.random.key(s), ...)` plays.
 """
@@ -29,7 +29,7 @@ from gymnasium.vector.utils import batch_space
 from jax import Array
 
 from seerax import agents, problems, rollout
-from seerax.core import Action, BeliefMDP, Key, World
+from seerax.core import BeliefMDP, Key, World
 
 NAMES = ("CrowdNav", "Cartpole", "ArmShelf", "Maze4", "Maze10", "Door4", "Tree", "Tiger")
 FARTHEST = float(np.finfo(np.float32).max)
@@ -227,7 +227,7 @@ class BeliefVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
         return observation, reward.astype(np.float64), terminated, truncated, info
 
 
-def picture(mdp: Any, world: World, action: Action) -> np.ndarray:
+def picture(mdp: Any, world: World, action: np.ndarray) -> np.ndarray:
     """One moment as an image [height, width, 3]."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg  # only for those who draw
     from matplotlib.figure import Figure

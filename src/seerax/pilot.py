@@ -21,10 +21,9 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array
 
 from seerax import rollout
-from seerax.core import Action, BeliefMDP, Key, Latent, Policy, Problem, Situation, State, Step, World
+from seerax.core import Action, BeliefMDP, Key, Latent, Policy, Situation, State, Step, World
 from seerax.errors import Mistake
 
 Interpret = Callable[[Any, dict[str, Any]], State]  # (observation, info) of somebody's environment -> our state
@@ -32,23 +31,12 @@ Interpret = Callable[[Any, dict[str, Any]], State]  # (observation, info) of som
 
 @dataclass(frozen=True)
 class Told:
-    """The problem as the pilot meets it: the state is told, the latent nowhere, and the clock is somebody else's."""
+    """A problem as a pilot meets it: the state is told, the latent is not, and the clock is somebody else's."""
 
-    problem: Problem
-    state: State  # that follows, or that an episode begins with
+    state: State  # that follows, or that the episode begins with
+    action_low: Any
+    action_high: Any
     horizon: int = np.iinfo(np.int32).max
-
-    @property
-    def discount(self) -> float:
-        return self.problem.discount
-
-    @property
-    def action_low(self) -> Any:
-        return self.problem.action_low
-
-    @property
-    def action_high(self) -> Any:
-        return self.problem.action_high
 
     def prior(self, key: Key) -> Latent:
         return ()
@@ -59,8 +47,10 @@ class Told:
     def step(self, key: Key, state: State, action: Action, latent: Latent) -> Step:
         return Step(self.state, jnp.float32(0), jnp.bool_(False))
 
-    def features(self, state: State) -> Array:
-        return self.problem.features(state)
+
+def told(mdp: BeliefMDP, state: State) -> BeliefMDP:
+    problem: Any = Told(state, mdp.problem.action_low, mdp.problem.action_high)
+    return BeliefMDP(problem, mdp.filter, mdp.advisor)
 
 
 @eqx.filter_jit
@@ -80,37 +70,37 @@ def _act(mdp: BeliefMDP, policy: Any, key: Key, world: World) -> Action:
     return mdp.clip(policy(policy_key, world.situation))
 
 
-def told(mdp: BeliefMDP, state: State) -> BeliefMDP:
-    return BeliefMDP(Told(mdp.problem, state), mdp.filter, mdp.advisor)
+def arrays(numbers: Any) -> Any:
+    """A state may come with Python's or numpy's numbers."""
+    return jax.tree.map(jnp.asarray, numbers)
 
 
 class Pilot:
     """Filter, experts and policy at work, one decision at a time; between decisions it holds the belief.
 
-    With the key of an episode of `rollout` and the states of that episode it does what was done there.
+    Given the key of an episode of `rollout` and the states of that episode, it does what was done there.
     """
 
-    def __init__(self, mdp: BeliefMDP, policy: Policy, key: Key | None = None):
+    def __init__(self, mdp: BeliefMDP, policy: Policy):
         self.mdp = mdp
         self.policy = policy
-        self.key = jax.random.key(0) if key is None else key
-        self._episode = self.key
-        self._count = 0
+        self._coins = self._key = jax.random.key(0)
         self._world: World | None = None
 
-    def reset(self, state: State) -> None:
-        """A new episode: the belief is the prior again. The first uses the pilot's key as it is."""
-        self._episode = jax.random.fold_in(self.key, self._count) if self._count else self.key
-        self._count += 1
-        self._world = _begin(self.mdp, self._episode, state)
+    def reset(self, state: State, key: Key | None = None) -> None:
+        """A new episode: the belief is the prior again, the coins of advisor and policy are fresh."""
+        if key is None:
+            self._coins, key = jax.random.split(self._coins)
+        self._key = key
+        self._world = _begin(self.mdp, key, arrays(state))
 
     def act(self) -> np.ndarray:
         """Asked twice without a new observation, the answer is the same."""
-        return np.asarray(_act(self.mdp, self.policy, self._episode, self._flying()))
+        return np.asarray(_act(self.mdp, self.policy, self._key, self._flying()))
 
-    def observe(self, action: Action, next_state: State) -> None:
+    def observe(self, action: Action | np.ndarray, next_state: State) -> None:
         """What was really done, and where it led."""
-        self._world = _follow(self.mdp, self._episode, self._flying(), jnp.asarray(action), next_state)
+        self._world = _follow(self.mdp, self._key, self._flying(), arrays(action), arrays(next_state))
 
     @property
     def situation(self) -> Situation:
