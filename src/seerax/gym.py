@@ -6,8 +6,8 @@
 
 An observation is one float32 vector, [features | belief | advice], exactly what BRPO's network sees; `layout` gives the
 slices. Actions lie in [-1, 1] and are stretched to the problem's bounds; advice stays in the problem's units (see
-`stretched` and `shrunk`). `terminated` says the task ended, `truncated` that the clock ran out. Once an episode is over,
-info has `is_success`, if the problem can tell. The latent is told nowhere.
+`stretched` and `shrunk`). `terminated` says that the task ended, `truncated` that time ran out. Once it is over, info
+has `is_success` if the problem can tell. The latent is told nowhere.
 
 The first episode after `reset(seed=s)` is the one that `rollout.record(jax.random.key(s), ...)` plays.
 """
