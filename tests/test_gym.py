@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import warnings
+from pathlib import Path
 
 import gymnasium
 import jax
@@ -177,6 +178,14 @@ def test_a_vector_compiles_its_step_once_and_takes_a_seed_each():
     assert gym.advance_many._cache_size() == compiled + 1
     with pytest.raises(ValueError, match="5 environments need as many seeds, not 2"):
         envs.reset(seed=[1, 2])
+
+
+def test_the_first_example_of_the_document_runs_and_prints_what_it_says(capsys):
+    document = (Path(__file__).parent.parent / "docs" / "gymnasium.md").read_text()
+    code = document.split("```python\n")[1].split("```")[0]
+    exec(code, {})
+    assert f"print(info)  # {capsys.readouterr().out.strip()}" in code
+    assert gymnasium.make("seerax.gym:seerax/Maze4-v0").unwrapped.mdp is gym.shared("maze4")
 
 
 def test_importing_seerax_does_not_import_gymnasium():

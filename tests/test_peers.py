@@ -22,7 +22,7 @@ def stage(tmp_path, monkeypatch):
     (home / "bin" / "python").symlink_to(sys.executable)
     (home / "made.txt").write_text("nothing")
     monkeypatch.setattr(peers, "SCRIPTS", scripts)
-    monkeypatch.setattr(peers, "HOMES", {"here": ("nothing",), "nowhere": ("--no-index", "no-such-package")})
+    monkeypatch.setattr(peers, "HOMES", {"here": ("nothing",), "nowhere": ("no-such-package",)})
     monkeypatch.setattr(peers, "PATIENCE", (60.0, 1.0))
     return tmp_path / "homes"
 
@@ -39,10 +39,18 @@ def test_a_peer_answers_or_says_why_not(stage, monkeypatch):
     assert said == ["making the environment of here", *(f"measuring {name}" for name in commands)]
 
 
-def test_what_cannot_be_installed_is_skipped_and_tried_again_next_time(stage):
-    reason = peers.settled("nowhere", stage)
-    assert isinstance(reason, peers.Skipped) and "it could not be installed" in str(reason)
-    assert not (stage / "nowhere" / "made.txt").exists()
+def test_what_cannot_be_installed_is_skipped_and_tried_again_next_time(stage, monkeypatch):
+    refusing = "#!/bin/sh\necho 'No matching distribution' >&2; exit 1\n"
+    maker = stage / "maker"  # stands for `python -m venv --clear HOME`
+    maker.write_text(
+        f'#!/bin/sh\nmkdir -p "$4/bin"\ncat > "$4/bin/python" <<END\n{refusing}END\nchmod +x "$4/bin/python"\n'
+    )
+    maker.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(maker))
+    for _ in range(2):
+        assert str(peers.settled("nowhere", stage)) == "it could not be installed: No matching distribution"
+    monkeypatch.setattr(sys, "executable", str(stage / "no-python"))
+    assert "no environment could be made" in str(peers.settled("nowhere", stage))
 
 
 def test_without_a_checkout_there_is_nothing_to_measure(stage, monkeypatch):
