@@ -1,0 +1,248 @@
+"""Our problems as Gymnasium environments, one world at a time or many in one compiled call.
+
+    import gymnasium, seerax.gym
+    env = gymnasium.make("seerax/Maze4-v0")
+    envs = gymnasium.make_vec("seerax/Maze4-v0", num_envs=1024)
+
+An observation is one float32 vector, [features | belief | advice], exactly what BRPO's network sees; `layout` gives the
+slices. Actions lie in [-1, 1] and are stretched to the problem's bounds; advice stays in the problem's units (see
+`stretched` and `shrunk`). `terminated` says that the task ended, `truncated` that time ran out. Once it is over, info
+has `is_success` if the problem can tell. The latent is told nowhere.
+
+The first episode after `reset(seed=s)` is the one that `rollout.record(jax.random.key(s), ...)` plays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache, partial
+from typing import Any, NamedTuple
+
+import gymnasium
+import jax
+import jax.numpy as jnp
+import numpy as np
+from gymnasium import spaces
+from gymnasium.error import ResetNeeded
+from gymnasium.vector import AutoresetMode, VectorEnv
+from gymnasium.vector.utils import batch_space
+from jax import Array
+
+from seerax import agents, problems, rollout
+from seerax.core import BeliefMDP, Key, World
+
+NAMES = ("CrowdNav", "Cartpole", "ArmShelf", "Maze4", "Maze10", "Door4", "Tree", "Tiger")
+FARTHEST = float(np.finfo(np.float32).max)
+SIDE, DPI = 480, 100  # of a picture, in pixels
+
+shared = cache(problems.make)  # environments of one problem share what was compiled for it
+
+
+# ---- one world ---------------------------------------------------------------------------------------------------
+
+
+class Run(NamedTuple):
+    """Episodes one after another, all from one key."""
+
+    key: Key
+    clock: Array  # steps since the key, fresh starts included
+    world: World
+
+
+class Seen(NamedTuple):
+    """What Gymnasium is told after a step."""
+
+    observation: Array
+    reward: Array
+    terminated: Array
+    truncated: Array
+    success: Array
+
+
+def begin(mdp: BeliefMDP, seed: Array) -> tuple[Run, Array]:
+    key = jax.random.key(seed)
+    world = rollout.start(mdp, key)
+    return Run(key, jnp.int32(0), world), agents.brpo.inputs(mdp, world.situation)
+
+
+def advance(mdp: BeliefMDP, run: Run, action: Array) -> tuple[Run, Seen]:
+    """One step, or a fresh start if the world is over."""
+    _, world_key = rollout.episode_key(run.key, run.clock)
+    world, outcome = mdp.step(world_key, run.world, stretched(mdp, action))
+    observation = agents.brpo.inputs(mdp, world.situation)
+    success = rollout.succeeded(mdp, world, outcome.done)
+    seen = Seen(observation, outcome.reward, outcome.done, outcome.over & ~outcome.done, success)
+    return Run(run.key, run.clock + 1, world), seen
+
+
+begin_one, advance_one = (jax.jit(each, static_argnums=0) for each in (begin, advance))
+
+
+@partial(jax.jit, static_argnums=0)
+def begin_many(mdp: BeliefMDP, seeds: Array) -> tuple[Run, Array]:
+    return jax.vmap(partial(begin, mdp))(seeds)
+
+
+@partial(jax.jit, static_argnums=0)
+def advance_many(mdp: BeliefMDP, runs: Run, actions: Array) -> tuple[Run, Seen]:
+    return jax.vmap(partial(advance, mdp))(runs, actions)
+
+
+def words(seeds: Sequence[int | None]) -> np.ndarray:
+    """Gymnasium's seeds are integers of any size, JAX's fit into a word."""
+    return np.array([(seed or 0) % 2**32 for seed in seeds], np.uint32)
+
+
+def cut(run: Run) -> Run:
+    """The same, its episode declared over: the next step starts afresh."""
+    return run._replace(world=run.world._replace(over=jnp.ones_like(run.world.over)))
+
+
+# ---- spaces ------------------------------------------------------------------------------------------------------
+
+
+def layout(mdp: BeliefMDP) -> dict[str, slice]:
+    """Where features, belief and advice lie in an observation."""
+    situation = jax.eval_shape(mdp.reset, jax.random.key(0)).situation
+    views = {"features": agents.state, "belief": agents.belief, "advice": agents.advice}
+    sizes = [jax.eval_shape(partial(view, mdp), situation).shape[0] for view in views.values()]
+    ends = np.cumsum(sizes).tolist()
+    return {name: slice(end - size, end) for name, size, end in zip(views, sizes, ends, strict=True)}
+
+
+def observation_space(mdp: BeliefMDP) -> spaces.Box:
+    """Advice keeps to the action bounds; of the rest only a float's own are known."""
+    free = layout(mdp)["belief"].stop
+    low = np.concatenate([np.full(free, -FARTHEST), mdp.problem.action_low])
+    high = np.concatenate([np.full(free, FARTHEST), mdp.problem.action_high])
+    return spaces.Box(low.astype(np.float32), high.astype(np.float32), dtype=np.float32)
+
+
+def action_space(mdp: BeliefMDP) -> spaces.Box:
+    return spaces.Box(-1.0, 1.0, (mdp.action_size,), np.float32)
+
+
+def bounds(mdp: BeliefMDP) -> tuple[np.ndarray, np.ndarray]:
+    """Centre and half width of the problem's actions."""
+    low, high = (np.asarray(each, np.float32) for each in (mdp.problem.action_low, mdp.problem.action_high))
+    return (high + low) / 2, (high - low) / 2
+
+
+def stretched(mdp: BeliefMDP, action: Any) -> Any:
+    """From [-1, 1] to the problem's units."""
+    centre, half = bounds(mdp)
+    return centre + half * action
+
+
+def shrunk(mdp: BeliefMDP, action: Any) -> Any:
+    """From the problem's units, such as those of advice, to [-1, 1]."""
+    centre, half = bounds(mdp)
+    return (action - centre) / half
+
+
+# ---- environments ------------------------------------------------------------------------------------------------
+
+
+class BeliefEnv(gymnasium.Env[np.ndarray, np.ndarray]):
+    """One world. The problem is given by name, or as any belief MDP of your own."""
+
+    metadata = {"render_modes": ["rgb_array"], "render_fps": 30}  # noqa: RUF012
+
+    def __init__(self, problem: str | BeliefMDP, render_mode: str | None = None):
+        self.mdp = shared(problem) if isinstance(problem, str) else problem
+        self.render_mode = render_mode
+        self.observation_space = observation_space(self.mdp)
+        self.action_space = action_space(self.mdp)
+        self.run: Run | None = None
+        self.over = True
+        self.last_action = np.zeros(self.mdp.action_size, np.float32)
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, dict]:
+        super().reset(seed=seed)
+        self.over, self.last_action = False, np.zeros_like(self.last_action)
+        if seed is None and self.run is not None:
+            self.run, (observation, *_) = advance_one(self.mdp, cut(self.run), self.last_action)
+        else:
+            self.run, observation = begin_one(self.mdp, words([self.np_random_seed])[0])
+        return np.array(observation), {}
+
+    def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        if self.run is None or self.over:
+            raise ResetNeeded("The episode is over, or none has begun: call reset() first.")
+        self.run, seen = advance_one(self.mdp, self.run, np.asarray(action, np.float32))
+        terminated, truncated = bool(seen.terminated), bool(seen.truncated)
+        self.over, self.last_action = terminated or truncated, stretched(self.mdp, action)
+        tells = self.over and hasattr(self.mdp.problem, "succeeded")
+        info = {"is_success": bool(seen.success)} if tells else {}
+        return np.array(seen.observation), float(seen.reward), terminated, truncated, info
+
+    def render(self) -> np.ndarray | None:  # type: ignore[override]
+        """The problem's own drawing, for human eyes: it shows the latent."""
+        if self.render_mode is None or self.run is None:
+            return None
+        return picture(self.mdp, jax.device_get(self.run.world), self.last_action)
+
+
+class BeliefVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
+    """Many worlds, each step one compiled call. World i is `BeliefEnv` seeded with seed + i."""
+
+    metadata = {"autoreset_mode": AutoresetMode.NEXT_STEP, "render_modes": []}  # noqa: RUF012
+
+    def __init__(self, problem: str | BeliefMDP, num_envs: int = 1):
+        self.mdp = shared(problem) if isinstance(problem, str) else problem
+        self.num_envs = num_envs
+        self.single_observation_space = observation_space(self.mdp)
+        self.single_action_space = action_space(self.mdp)
+        self.observation_space = batch_space(self.single_observation_space, num_envs)
+        self.action_space = batch_space(self.single_action_space, num_envs)
+        self.runs: Run | None = None
+
+    def reset(  # type: ignore[override]
+        self, *, seed: int | Sequence[int] | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[np.ndarray, dict[str, Any]]:
+        """One seed for all, or one each. Without a seed, what is running ends and fresh episodes begin."""
+        super().reset(seed=seed if isinstance(seed, int) else None)
+        if seed is None and self.runs is not None:
+            nothing = np.zeros((self.num_envs, self.mdp.action_size), np.float32)
+            self.runs, (observation, *_) = advance_many(self.mdp, cut(self.runs), nothing)
+        else:
+            self.runs, observation = begin_many(self.mdp, words(self._seeds(seed)))
+        return np.array(observation), {}
+
+    def _seeds(self, seed: int | Sequence[int] | None) -> list[int]:
+        if seed is None or isinstance(seed, int):
+            return [(self.np_random_seed or 0) + i for i in range(self.num_envs)]
+        if len(seed) != self.num_envs:
+            raise ValueError(f"{self.num_envs} environments need as many seeds, not {len(seed)}.")
+        return list(seed)
+
+    def step(self, actions: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
+        if self.runs is None:
+            raise ResetNeeded("No episode has begun: call reset() first.")
+        self.runs, seen = advance_many(self.mdp, self.runs, np.asarray(actions, np.float32))
+        observation, reward, terminated, truncated, success = (np.array(each) for each in seen)
+        over = terminated | truncated
+        tells = over.any() and hasattr(self.mdp.problem, "succeeded")
+        info = {"is_success": success & over, "_is_success": over} if tells else {}
+        return observation, reward.astype(np.float64), terminated, truncated, info
+
+
+def picture(mdp: Any, world: World, action: np.ndarray) -> np.ndarray:
+    """One moment as an image [height, width, 3]."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg  # only for those who draw
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(SIDE / DPI, SIDE / DPI), dpi=DPI)
+    canvas = FigureCanvasAgg(figure)
+    mdp.problem.draw(figure.add_axes((0.02, 0.02, 0.96, 0.96)), world.situation, action, world.latent)
+    canvas.draw()
+    return np.array(canvas.buffer_rgba())[..., :3]
+
+
+for name in NAMES:
+    gymnasium.register(
+        f"seerax/{name}-v0",
+        entry_point="seerax.gym:BeliefEnv",
+        vector_entry_point="seerax.gym:BeliefVectorEnv",
+        kwargs={"problem": name.lower()},
+    )
