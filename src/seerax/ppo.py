@@ -203,18 +203,25 @@ def iterate(ppo: PPO, learner: Learner) -> tuple[Learner, dict[str, Array]]:
     local = jax.random.fold_in(local, jax.lax.axis_index(devices.WORLDS))
     play_key, shuffle_key = jax.random.split(local)
     worlds, played, last_value = play(ppo, play_key, learner.brain, learner.worlds)
+    brain, optimiser, metrics = learn(ppo, shuffle_key, learner, played, last_value)
+    return Learner(brain, optimiser, worlds, key, learner.iteration + 1), metrics
+
+
+def learn(
+    ppo: PPO, key: Key, learner: Learner, played: Played, last_value: Array
+) -> tuple[Brain, Any, dict[str, Array]]:
+    """Judge and improve: what an iteration does once it has played."""
     advantage = advantages(played, last_value, ppo.discount, ppo.config.trace)
     target = advantage + played.value
     brain, batch = learner.brain, summed_up(learner.brain, played, advantage, target)
     if ppo.config.normalise_values:
         brain = rescaled(brain, brain.values.merge(*batch.target, batch.steps))
     standard = (advantage - batch.advantage.mean) / jnp.sqrt(batch.advantage.variance + 1e-8)
-    brain, optimiser, metrics = improve(ppo, shuffle_key, brain, learner.optimiser, played, standard, target)
+    brain, optimiser, metrics = improve(ppo, key, brain, learner.optimiser, played, standard, target)
     brain = quietened(ppo.config, brain, learner.iteration + 1)
     if ppo.config.normalise_inputs:
         brain = brain._replace(inputs=brain.inputs.merge(*batch.inputs, batch.steps))
-    told = {"episodes": batch.ended, "return": batch.score}
-    return Learner(brain, optimiser, worlds, key, learner.iteration + 1), {**metrics, **told}
+    return brain, optimiser, {**metrics, "episodes": batch.ended, "return": batch.score}
 
 
 def play(ppo: PPO, key: Key, brain: Brain, worlds: World) -> tuple[World, Played, Array]:
