@@ -57,6 +57,17 @@ class Train:
     """Epsilon of the information bonus while training."""
     bonus_form: Literal["l1", "entropy"] = "l1"
     """l1: the paper's change of belief. entropy: potential-based, which cannot change what is optimal."""
+    devices: Annotated[int | None, arg(metavar="N")] = None
+    """Share the worlds among so many cores or accelerators (default: all there are)."""
+    distributed: bool = False
+    """Train together with other processes, on this host or others, all with the same run folder. SLURM and Open MPI say
+    who is who; else the next three do."""
+    coordinator: Annotated[str | None, arg(metavar="HOST:PORT")] = None
+    """Where process 0 is found by the others."""
+    processes: Annotated[int | None, arg(metavar="N")] = None
+    """How many processes train together."""
+    process_id: Annotated[int | None, arg(metavar="I")] = None
+    """Which of them this is, from 0."""
     ppo: Config = field(default_factory=Config)
 
     def run(self) -> None:
@@ -77,6 +88,8 @@ class Evaluate:
     seed: int = 0
     json: bool = False
     """Print one JSON object on standard output and nothing else there."""
+    devices: Annotated[int | None, arg(metavar="N")] = None
+    """Share the episodes among so many cores or accelerators (default: all there are)."""
 
     def run(self) -> None:
         from seerax import commands
