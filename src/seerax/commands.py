@@ -46,7 +46,7 @@ def list_problems(command: cli.Problems) -> None:
 
 def train(command: cli.Train) -> None:
     meeting = _asked_meeting(command)
-    devices.prepare(command.devices or (1 if meeting else None))
+    devices.prepare(1 if meeting and command.devices is None else command.devices)
     run = _asked_run(command)
     try:
         with team.together(meeting):
