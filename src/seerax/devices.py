@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import importlib.metadata
 import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +45,22 @@ def see_accelerators(which: range | list[int]) -> None:
     """Leave all others to other processes. Without accelerators this changes nothing."""
     for kind in ("cuda", "rocm"):
         jax.config.update(f"jax_{kind}_visible_devices", ",".join(map(str, which)))
+
+
+def accelerators() -> int:
+    """How many there are, counted by another process: whoever looks at them takes their memory."""
+    if not importlib.metadata.entry_points(group="jax_plugins"):
+        return 0
+    count = "import jax; print(0 if jax.default_backend() == 'cpu' else jax.local_device_count())"
+    return int(subprocess.run([sys.executable, "-c", count], capture_output=True, text=True, check=True).stdout)
+
+
+def pin(slot: int, accelerated: bool) -> None:
+    """Leave this process one device, the accelerator or the core with this number, before JAX looks."""
+    if accelerated:
+        see_accelerators([slot])
+    else:
+        os.sched_setaffinity(0, {cores()[slot % len(cores())]})
 
 
 def insist(asked: int | None) -> None:
