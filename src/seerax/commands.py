@@ -46,7 +46,7 @@ def list_problems(command: cli.Problems) -> None:
 
 def train(command: cli.Train) -> None:
     meeting = _asked_meeting(command)
-    devices.prepare(1 if meeting and command.devices is None else command.devices)
+    devices.prepare(command.devices, alone=meeting is None)
     run = _asked_run(command)
     try:
         with team.together(meeting):

@@ -23,15 +23,16 @@ def cores() -> list[int]:
     return sorted(os.sched_getaffinity(0))
 
 
-def prepare(devices: int | None = None, cache: bool = True) -> None:
+def prepare(devices: int | None = None, cache: bool = True, alone: bool = True) -> None:
     """Make every host core a device (or this many of them, or of the accelerators) and remember compiled programs.
 
-    Call it first: once JAX has computed something the number of devices is fixed, and stays as it is.
+    Call it first: once JAX has computed something the number of devices is fixed, and stays as it is. A process that is
+    not alone takes one core, and leaves the others to its peers.
     """
     if devices is not None and devices < 1:
         raise Mistake(f"--devices must be at least 1, not {devices}.")
     with contextlib.suppress(RuntimeError):
-        jax.config.update("jax_num_cpu_devices", devices or len(cores()))
+        jax.config.update("jax_num_cpu_devices", devices or (len(cores()) if alone else 1))
     if devices is not None:
         see_accelerators(range(devices))
     if cache:

@@ -13,8 +13,6 @@ from types import NoneType, UnionType
 from typing import TYPE_CHECKING, Any, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
-from rich.markup import escape
-from rich.table import Table
 
 from seerax import commands, experiments, problems, runs, store, workers
 from seerax.agents import AGENTS
@@ -128,12 +126,15 @@ def plan(command: cli.Sweep) -> list[Job]:
 
 
 def asked(command: cli.Sweep) -> Iterator[tuple[Experiment, str]]:
-    choices = list(itertools.product(*[read_setting(spec) for spec in command.settings]))
+    """Each experiment, and in words those of its settings that differ between experiments."""
+    alternatives = [read_setting(spec) for spec in command.settings]
+    varied = {values[0][0] for values in alternatives if len(values) > 1}
+    choices = list(itertools.product(*alternatives))
     for problem, agent in itertools.product(dict.fromkeys(command.problems), dict.fromkeys(command.agents)):
         for chosen in choices:
             experiment = with_settings(experiments.settings(problem, agent), chosen)
             experiment.trainer()
-            yield experiment, ", ".join(f"{name}={value}" for name, value in chosen)
+            yield experiment, ", ".join(f"{name}={value}" for name, value in chosen if name in varied)
 
 
 def seeded(command: cli.Sweep, experiment: Experiment, setting: str) -> list[Job]:
@@ -170,8 +171,7 @@ def sweep(command: cli.Sweep) -> None:
         signal.signal(signal.SIGTERM, before)
     rows = summary(jobs)
     write_summary(command.out, rows, failures)
-    commands.out.print(table(rows))
-    commands.out.print(f"Written: {command.out}/summary.json and summary.md", soft_wrap=True)
+    print(f"{table(rows)}\nWritten: {command.out / 'summary.json'} and summary.md")
     if failures:
         raise Mistake(f"{len(failures)} of {len(jobs)} runs failed; the same command tries them again.")
 
@@ -298,16 +298,17 @@ def cells(row: Row) -> list[str]:
     return [*names, f"{row.mean:.2f}", interval, commands.share(row.success), f"{row.ensemble:.2f}", clairvoyant]
 
 
-def table(rows: list[Row]) -> Table:
-    shown = Table(*HEADINGS)
-    for row in rows:
-        shown.add_row(*map(escape, cells(row)))
-    return shown
+def table(rows: list[Row]) -> str:
+    """Markdown, aligned for the eye."""
+    body = [list(HEADINGS), *map(cells, rows)]
+    widths = [max(len(line[i]) for line in body) for i in range(len(HEADINGS))]
+    body.insert(1, ["-" * width for width in widths])
+    lines = [[cell.ljust(width) for cell, width in zip(line, widths, strict=True)] for line in body]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
 def write_summary(out: Path, rows: list[Row], failures: dict[str, str]) -> None:
     told = [{f.name: getattr(row, f.name) for f in fields(row)} for row in rows]
     store.write_json(out / "summary.json", {"rows": told, "failed": failures})
-    lines = ["| " + " | ".join(line) + " |" for line in (HEADINGS, ["---"] * len(HEADINGS), *map(cells, rows))]
     missing = [f"\nFailed: {name}: {reason}" for name, reason in failures.items()]
-    store.write_bytes(out / "summary.md", ("\n".join([*lines, *missing]) + "\n").encode())
+    store.write_bytes(out / "summary.md", ("\n".join([table(rows), *missing]) + "\n").encode())
