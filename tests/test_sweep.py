@@ -9,6 +9,7 @@ import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import cloudpickle
 import numpy as np
 import pytest
 
@@ -129,15 +130,14 @@ class Errand:
 
 
 def test_each_worker_has_a_core_of_its_own_and_failures_stop_no_other(tmp_path):
-    jobs = [Errand(name, tmp_path) for name in ("first", "mistaken", "killed", "last")]
+    jobs = [Errand(name, tmp_path) for name in ("mistaken", "killed", "last")]
     ended = [event for event in workers.here(jobs, 2, tmp_path) if event]
     told = {event.job.name: event.failure for event in ended}
-    assert told["first"] is None and told["last"] is None
+    assert told["last"] is None
     assert told["mistaken"].startswith("seerax: no such thing (exit code 2")
     assert "exit code -9" in told["killed"]
-    for name in ("first", "last"):
-        (core,) = json.loads((tmp_path / name).read_text())
-        assert core in devices.cores()
+    (core,) = json.loads((tmp_path / "last").read_text())
+    assert core in devices.cores()
 
 
 def test_stopped_workers_save_and_those_that_wait_never_start(tmp_path):
@@ -150,6 +150,7 @@ def test_stopped_workers_save_and_those_that_wait_never_start(tmp_path):
 
 
 def test_a_cluster_does_the_same_through_submitit(tmp_path):
+    cloudpickle.register_pickle_by_value(sys.modules[__name__])  # its processes cannot import tests
     executor = workers.cluster("local", tmp_path / "jobs", {"timeout_min": 5})
     jobs = [Errand("first", tmp_path), Errand("mistaken", tmp_path)]
     told = {event.job.name: event.failure for event in workers.on_cluster(jobs, executor) if event}

@@ -70,6 +70,15 @@ class Ended(NamedTuple):
     failure: str | None
 
 
+def ended(job: Job, log: Path, how: str) -> Ended:
+    return Ended(job, None if job.finished() else f"{last_words(log)} ({how}, {log})")
+
+
+def last_words(log: Path) -> str:
+    lines = [line for line in log.read_text(errors="replace").splitlines() if line.strip()] if log.exists() else []
+    return lines[-1].strip() if lines else "it said nothing"
+
+
 # ---- here --------------------------------------------------------------------------------------------------------
 
 
@@ -85,7 +94,7 @@ def here(jobs: list[Job], workers: int | None, logs: Path) -> Iterator[Ended | N
             for slot, (job, process) in list(running.items()):
                 if process.exitcode is not None:
                     del running[slot]
-                    yield Ended(job, None if job.finished() else why(process, log_of(job, logs)))
+                    yield ended(job, log_of(job, logs), f"exit code {process.exitcode}")
             yield None
             time.sleep(TICK)
     finally:
@@ -127,13 +136,6 @@ def end_with_parent() -> None:
     os.kill(os.getpid(), signal.SIGINT)
 
 
-def why(process: BaseProcess, log: Path) -> str:
-    """The last that a failed worker said."""
-    lines = [line for line in log.read_text(errors="replace").splitlines() if line.strip()] if log.exists() else []
-    last = lines[-1].strip() if lines else "it said nothing"
-    return f"{last} (exit code {process.exitcode}, {log})"
-
-
 def stop(processes: list[BaseProcess]) -> None:
     """Each saves its last whole iteration; those that take too long are killed."""
     for process in processes:
@@ -158,17 +160,12 @@ def on_cluster(jobs: list[Job], executor: Any) -> Iterator[Ended | None]:
         while pending:
             for job in [job for job, handle in pending.items() if handle.done()]:
                 handle = pending.pop(job)
-                yield Ended(job, None if job.finished() else last_words(handle))
+                yield ended(job, handle.paths.stderr, f"job {handle.job_id}")
             yield None
             time.sleep(TICK)
     finally:
         for handle in pending.values():
             handle.cancel(check=False)
-
-
-def last_words(handle: Any) -> str:
-    lines = [line.strip() for line in str(handle.exception()).splitlines() if line.strip(" -")]
-    return f"{lines[-1] if lines else 'it said nothing'} (job {handle.job_id}, {handle.paths.stderr})"
 
 
 def cluster(kind: str, folder: Path, options: dict[str, Any]) -> Any:
