@@ -130,11 +130,10 @@ class Errand:
 
 
 def test_each_worker_has_a_core_of_its_own_and_failures_stop_no_other(tmp_path):
-    jobs = [Errand(name, tmp_path) for name in ("mistaken", "killed", "last")]
+    jobs = [Errand(name, tmp_path) for name in ("killed", "last")]
     ended = [event for event in workers.here(jobs, 2, tmp_path) if event]
     told = {event.job.name: event.failure for event in ended}
     assert told["last"] is None
-    assert told["mistaken"].startswith("seerax: no such thing (exit code 2")
     assert "exit code -9" in told["killed"]
     (core,) = json.loads((tmp_path / "last").read_text())
     assert core in devices.cores()
