@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, Union
 
 import tyro
-from tyro.conf import Positional, arg, subcommand
+from tyro.conf import Positional, UseAppendAction, arg, subcommand
 
 from seerax.config import Config
 from seerax.errors import Mistake, unknown
@@ -57,12 +57,55 @@ class Train:
     """Epsilon of the information bonus while training."""
     bonus_form: Literal["l1", "entropy"] = "l1"
     """l1: the paper's change of belief. entropy: potential-based, which cannot change what is optimal."""
+    devices: Annotated[int | None, arg(metavar="N")] = None
+    """Share the worlds among so many cores or accelerators (default: all there are)."""
+    distributed: bool = False
+    """Train together with other processes, on this host or others, all with the same run folder. SLURM and Open MPI say
+    who is who; else the next three do."""
+    coordinator: Annotated[str | None, arg(metavar="HOST:PORT")] = None
+    """Where process 0 is found by the others."""
+    processes: Annotated[int | None, arg(metavar="N")] = None
+    """How many processes train together."""
+    process_id: Annotated[int | None, arg(metavar="I")] = None
+    """Which of them this is, from 0."""
     ppo: Config = field(default_factory=Config)
 
     def run(self) -> None:
         from seerax import commands
 
         commands.train(self)
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """Train many: problems x agents x seeds x settings, each in a folder of its own, and one table at the end.
+
+    The same command again skips what is finished and continues what was cut.
+    """
+
+    problems: Annotated[tuple[str, ...], arg(metavar="PROBLEM ...")]
+    """Names, or MODULE:OBJECT for problems of your own."""
+    out: Annotated[Path, arg(metavar="PATH")]
+    """Folder of all the runs, of their logs and of summary.json and summary.md."""
+    agents: Annotated[tuple[str, ...], arg(metavar="AGENT ...")] = ("brpo",)
+    """brpo, brpo_without_belief, bpo or upmle."""
+    seeds: int = 5
+    """How many seeds of each."""
+    seed: int = 0
+    """The first seed."""
+    settings: Annotated[tuple[str, ...], arg(name="set", metavar="NAME=VALUE,VALUE"), UseAppendAction] = ()
+    """Other settings than ours, each with its alternatives: --set ppo.steps=1e6,2e6 --set "scale=0.5 0.5 0.1,1"."""
+    workers: Annotated[int | None, arg(metavar="N")] = None
+    """Processes at work at the same time (default: one per accelerator, else one per core)."""
+    cluster: Literal["slurm", "local"] | None = None
+    """Hand the runs to SLURM through submitit; local does the same on this machine, all runs at once."""
+    cluster_set: Annotated[tuple[str, ...], arg(metavar="KEY=VALUE"), UseAppendAction] = ()
+    """What submitit tells the cluster: timeout_min=600, slurm_partition=gpu, gpus_per_node=1, ..."""
+
+    def run(self) -> None:
+        from seerax import sweep
+
+        sweep.sweep(self)
 
 
 @dataclass(frozen=True)
@@ -77,6 +120,8 @@ class Evaluate:
     seed: int = 0
     json: bool = False
     """Print one JSON object on standard output and nothing else there."""
+    devices: Annotated[int | None, arg(metavar="N")] = None
+    """Share the episodes among so many cores or accelerators (default: all there are)."""
 
     def run(self) -> None:
         from seerax import commands
@@ -140,6 +185,7 @@ class Figure:
 COMMANDS = {
     "problems": Problems,
     "train": Train,
+    "sweep": Sweep,
     "evaluate": Evaluate,
     "check": Check,
     "film": Film,

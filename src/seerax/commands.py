@@ -13,12 +13,13 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from seerax import devices, experiments, figures, laws, problems, rollout, runs, store
+from seerax import devices, experiments, figures, laws, problems, rollout, runs, store, team
 from seerax.advice import Clairvoyant, ensemble, sampled
 from seerax.agents import AGENTS
 from seerax.core import BeliefMDP, Policy
 from seerax.errors import Mistake, unknown
 from seerax.experiments import Experiment
+from seerax.ppo import Progress
 from seerax.problems.maze import Maze
 from seerax.progress import TrainingBar, episode_bar
 from seerax.rollout import Evaluation
@@ -44,19 +45,52 @@ def list_problems(command: cli.Problems) -> None:
 
 
 def train(command: cli.Train) -> None:
-    devices.prepare()
+    meeting = _asked_meeting(command)
+    devices.prepare(command.devices, alone=meeting is None)
     run = _asked_run(command)
-    run.experiment.trainer()  # mistakes are told before anything is written
+    try:
+        with team.together(meeting):
+            devices.insist(command.devices)
+            progress = _train(run, command)
+    except team.Lost as loss:
+        err.print(f"seerax: Another process of this run was lost ({loss}). {_how_to_go_on(run)}", soft_wrap=True)
+        team.abandon(1)
+    if team.first():
+        conclude(run, progress.best)
+
+
+def _train(run: runs.Run, command: cli.Train) -> Progress:
+    """Mistakes are told before anything is written."""
+    trainer = run.experiment.trainer()
+    if command.devices and trainer.mesh.size % command.devices:
+        raise Mistake(f"{command.devices} devices cannot share {trainer.config.worlds} worlds evenly.")
+    trainer.exam()
     if not command.resume:
-        runs.begin(run, command.overwrite)
-    with TrainingBar(err, run) as bar:
+        team.first_alone(lambda: runs.begin(run, command.overwrite))
+    return train_shown(run, command.resume)
+
+
+def train_shown(run: runs.Run, resume: bool) -> Progress:
+    with TrainingBar(err if team.first() else Console(quiet=True), run) as bar:
         try:
-            progress = runs.train(run, bar.show, resume=command.resume)
+            return runs.train(run, bar.show, resume)
         except KeyboardInterrupt:
-            asked = f"seerax train {run.experiment.problem} --agent {run.experiment.agent} --out {run.folder.path}"
-            err.print(f"\nStopped and saved. Continue with: {asked} --resume", soft_wrap=True)
+            if team.first():
+                err.print(f"\nStopped and saved. {_how_to_go_on(run)}", soft_wrap=True)
             raise
-    _conclude(run, progress.best)
+
+
+def _how_to_go_on(run: runs.Run) -> str:
+    asked = f"seerax train {run.experiment.problem} --agent {run.experiment.agent} --out {run.folder.path} --resume"
+    return f"Continue with: {asked}" + (" --distributed ..." if jax.process_count() > 1 else "")
+
+
+def _asked_meeting(command: cli.Train) -> team.Meeting | None:
+    meeting = team.Meeting(command.coordinator, command.processes, command.process_id)
+    if not command.distributed and meeting != team.Meeting():
+        raise Mistake("--coordinator, --processes and --process-id need --distributed.")
+    meeting.check()
+    return meeting if command.distributed else None
 
 
 def _asked_run(command: cli.Train) -> runs.Run:
@@ -77,7 +111,7 @@ def _asked_run(command: cli.Train) -> runs.Run:
     return runs.Run(asked, command.seed, command.seeds, runs.RunFolder(folder))
 
 
-def _conclude(run: runs.Run, best: Any) -> None:
+def conclude(run: runs.Run, best: Any) -> None:
     """Fresh episodes for everybody, a table, the curve."""
     trainer = run.experiment.trainer()
     mdp = trainer.mdp
@@ -117,7 +151,8 @@ def share(value: float | None) -> str:
 
 
 def evaluate(command: cli.Evaluate) -> None:
-    devices.prepare()
+    devices.prepare(command.devices)
+    devices.insist(command.devices)
     if command.episodes < 1:
         raise Mistake(f"--episodes must be at least 1, not {command.episodes}.")
     problem, agent, contestants = find_players(command.target, command.agent)

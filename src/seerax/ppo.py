@@ -18,7 +18,7 @@ from jax.flatten_util import ravel_pytree
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from seerax import devices, rollout
+from seerax import devices, rollout, team
 from seerax.agents import Agent
 from seerax.config import Config
 from seerax.core import Action, BeliefMDP, Key, Situation, World, strong
@@ -160,7 +160,7 @@ class PPO:
         for a residual the ensemble itself.
         """
         count, batch = self.config.iterations, self.config.batch
-        exam = jax.random.split(jax.random.key(0x5EE), self.config.evaluation_episodes)
+        exam = self.exam()
         marks = set(np.linspace(0, count, self.config.evaluations + 1).round().astype(int).tolist())
         if progress is None:
             progress = self._begin(keys, exam)
@@ -170,7 +170,7 @@ class PPO:
             learner, metrics = self.iterate_many(learner)
             held_out = None
             if iteration + 1 in marks:
-                held_out = np.asarray(self.held_out(learner.brain, exam)).mean(-1)
+                held_out = np.asarray(team.gathered(self.held_out(learner.brain, exam))).mean(-1)
                 best = keep_better(held_out > best_return, learner.brain, best)
                 best_return = np.maximum(held_out, best_return)
             steps = (iteration + 1) * batch
@@ -180,11 +180,20 @@ class PPO:
         """Stacked learners where `iterate_many` wants them: the worlds spread, all else on every device."""
         spec = Learner(P(), P(), P(None, devices.WORLDS), P(), P())  # type: ignore[arg-type]
         shardings = jax.tree.map(lambda s: NamedSharding(self.mesh, s), spec, is_leaf=lambda s: isinstance(s, P))
-        return Learner(*[jax.device_put(part, to) for part, to in zip(learner, shardings, strict=True)])
+        return Learner(*[team.spread(part, to) for part, to in zip(learner, shardings, strict=True)])
+
+    def copied(self, tree: Any) -> Any:
+        """The same on every device."""
+        return team.spread(tree, NamedSharding(self.mesh, P()))
+
+    def exam(self) -> Key:
+        """The held-out episodes, the same ones for every learner, spread like the worlds."""
+        keys = jax.random.split(jax.random.key(0x5EE), self.config.evaluation_episodes)
+        return team.spread(keys, NamedSharding(devices.mesh(keys.shape[0]), P(devices.WORLDS)))
 
     def _begin(self, keys: Key, exam: Key) -> Progress:
         learner = self.place(jax.jit(jax.vmap(self.init))(keys))
-        held_out = np.asarray(self.held_out(learner.brain, exam)).mean(-1)
+        held_out = np.asarray(team.gathered(self.held_out(learner.brain, exam))).mean(-1)
         return Progress(learner, 0, {}, held_out, learner.brain, held_out)
 
 

@@ -82,3 +82,39 @@ def episode_bar(console: Console, total: int) -> Iterator[Callable[[int], None]]
     with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task("episodes", total=total)
         yield lambda played: bar.update(task, advance=played)
+
+
+class SweepBar:
+    """Runs done, share of all runs' steps, ETA."""
+
+    def __init__(self, console: Console, runs: int, steps: int, already: int):
+        self.console = console
+        self.runs, self.steps, self.already = runs, max(steps, 1), already
+        columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+        self.bar = Progress(*columns, console=console, disable=not console.is_terminal)
+        self.task = self.bar.add_task("", total=self.steps)
+        self.started = self.last_line = time.monotonic()
+
+    def tell(self, line: str) -> None:
+        self.console.print(line, soft_wrap=True, markup=False)
+
+    def show(self, done: int, failed: int, steps: int) -> None:
+        text = f"{done}/{self.runs} runs" + (f", {failed} failed" if failed else "")
+        text += f"  {100 * steps / self.steps:.0f} % of all steps  {self._eta(steps)}"
+        self.bar.update(self.task, completed=steps, description=text)
+        if not self.console.is_terminal and time.monotonic() - self.last_line > LINE_EVERY:
+            self.console.print(text, soft_wrap=True)
+            self.last_line = time.monotonic()
+
+    def _eta(self, steps: int) -> str:
+        if steps <= self.already:
+            return "ETA --"
+        left = (self.steps - steps) * (time.monotonic() - self.started) / (steps - self.already)
+        return f"ETA {left:.0f} s" if left < 600 else f"ETA {left / 60:.0f} min"
+
+    def __enter__(self) -> SweepBar:
+        self.bar.start()
+        return self
+
+    def __exit__(self, kind: type | None, value: BaseException | None, trace: TracebackType | None) -> None:
+        self.bar.stop()

@@ -99,7 +99,7 @@ def tally_sharded(mdp: BeliefMDP, policy: Any, keys: Key) -> Tally:
     body = lambda arrays, keys: tally(mdp, eqx.combine(arrays, static), keys)  # noqa: E731
     spread = P(devices.WORLDS)
     mapped = jax.shard_map(
-        body, mesh=devices.mesh(keys.shape[0]), in_specs=(P(), spread), out_specs=spread, check_vma=False
+        body, mesh=devices.local_mesh(keys.shape[0]), in_specs=(P(), spread), out_specs=spread, check_vma=False
     )
     return mapped(arrays, keys)
 

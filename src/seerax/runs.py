@@ -18,7 +18,7 @@ import numpy as np
 from tensorboardX import SummaryWriter
 
 import seerax
-from seerax import store
+from seerax import devices, store, team
 from seerax.config import Config
 from seerax.errors import Mistake
 from seerax.experiments import Experiment
@@ -143,10 +143,9 @@ def experiment_from(fields: dict[str, Any]) -> Experiment:
     return Experiment(**{**revived(fields), "ppo": ppo})
 
 
-def versions() -> dict[str, str]:
+def versions() -> dict[str, Any]:
     packages = {name: importlib.metadata.version(name) for name in ("jax", "jaxlib", "equinox", "optax", "numpy")}
-    devices = f"{jax.device_count()} x {jax.devices()[0].device_kind}"
-    return {"seerax": seerax.__version__, "python": platform.python_version(), **packages, "devices": devices}
+    return {"seerax": seerax.__version__, "python": platform.python_version(), **packages, **devices.counted()}
 
 
 # ---- training ----------------------------------------------------------------------------------------------------
@@ -156,26 +155,41 @@ def train(run: Run, report: Callable[[Progress], None] = lambda progress: None, 
     """Train to the end, writing as it goes. Interrupted, it leaves a checkpoint of the last whole iteration."""
     ppo = run.experiment.trainer()
     earlier = load_checkpoint(run, ppo) if resume else None
+    team.first_alone(lambda: make_ready(run, earlier, resume))
+    logs = [Log(run)] if team.first() else []
+    progress = earlier
+    try:
+        for progress in ppo.train(training_keys(run.seed, run.seeds), earlier):
+            for log in logs:
+                log.write(progress)
+            if progress.held_out is not None:
+                keep(run, progress)
+            report(progress)
+            if team.asked_to_stop(progress.steps // ppo.config.batch):
+                raise KeyboardInterrupt
+    except KeyboardInterrupt:
+        if progress is not None:
+            keep(run, progress)
+        raise
+    finally:
+        for log in logs:
+            log.close()
+    assert progress is not None
+    return team.gathered(progress)
+
+
+def make_ready(run: Run, earlier: Progress | None, resume: bool) -> None:
     if resume:
         trim_metrics(run.folder, earlier.steps if earlier else -1)
     elif not run.folder.config.exists():
         begin(run)
-    log = Log(run)
-    progress = earlier
-    try:
-        for progress in ppo.train(training_keys(run.seed, run.seeds), earlier):
-            log.write(progress)
-            if progress.held_out is not None:
-                save_progress(run, progress)
-            report(progress)
-    except KeyboardInterrupt:
-        if progress is not None:
-            save_progress(run, progress)
-        raise
-    finally:
-        log.close()
-    assert progress is not None
-    return progress
+
+
+def keep(run: Run, progress: Progress) -> None:
+    """All processes hand over their worlds; the first writes."""
+    whole = team.gathered(progress)
+    if team.first():
+        save_progress(run, whole)
 
 
 class Log:
@@ -233,7 +247,8 @@ def load_checkpoint(run: Run, ppo: PPO) -> Progress | None:
     learner = jax.eval_shape(jax.vmap(ppo.init), training_keys(run.seed, run.seeds))
     like = (learner, learner.brain, jax.ShapeDtypeStruct((run.seeds,), np.float32))
     learner, best, best_return = store.load_tree(run.folder.checkpoint, like)
-    return Progress(ppo.place(Learner(*learner)), about["steps"], {}, None, best, np.asarray(best_return))
+    learner, best = ppo.place(Learner(*learner)), ppo.copied(best)
+    return Progress(learner, about["steps"], {}, None, best, np.asarray(best_return))
 
 
 # ---- policies ----------------------------------------------------------------------------------------------------

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
+from scipy.stats import t as student
 
 Statistic = Callable[[np.ndarray], np.ndarray]  # along the last axis
 
@@ -24,6 +25,13 @@ def interquartile_mean(values: np.ndarray) -> np.ndarray:
 
 def standard_error(values: np.ndarray) -> np.ndarray:
     return np.std(values, axis=-1, ddof=1) / np.sqrt(np.shape(values)[-1])
+
+
+def student_interval(values: np.ndarray, level: float = 0.95) -> tuple[float, float]:
+    """Of the mean of at least two values, by Student's t."""
+    values = np.asarray(values, np.float64)
+    margin = float(student.ppf((1 + level) / 2, values.size - 1) * standard_error(values))
+    return float(values.mean()) - margin, float(values.mean()) + margin
 
 
 def bootstrap(

@@ -1,4 +1,4 @@
-"""The measurements, each in a child process: `python -m seerax.bench.sections NAME ARGUMENT ...` prints one JSON line."""
+"""The measurements, each in a child: `python -m seerax.bench.sections NAME ARGUMENT DEVICES` prints one JSON line."""
 
 from __future__ import annotations
 

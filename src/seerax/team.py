@@ -1,0 +1,171 @@
+"""Several processes, on one host or on many, that train one learner together through `jax.distributed`.
+
+Each holds its share of the worlds; the first alone writes, prints and evaluates. Alone, a process is its own first.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import numpy as np
+from jax.experimental import multihost_utils
+from jax.sharding import Sharding
+
+from seerax.errors import Mistake
+from seerax.store import is_key
+
+HEARTBEAT = 10  # seconds without a sign of life after which a process counts as lost
+FAREWELL = 60  # seconds to wait at the end for the others
+
+
+class Lost(Exception):  # noqa: N818
+    """Another process of the team is gone, so this one cannot go on."""
+
+
+@dataclass(frozen=True)
+class Meeting:
+    """Where the processes find each other. With nothing said, SLURM or Open MPI is asked."""
+
+    coordinator: str | None = None  # HOST:PORT of process 0
+    processes: int | None = None
+    process_id: int | None = None
+
+    def check(self) -> None:
+        told = [value is not None for value in (self.coordinator, self.processes, self.process_id)]
+        if any(told) and not all(told):
+            raise Mistake("--coordinator, --processes and --process-id belong together.")
+        if self.coordinator is None or self.processes is None or self.process_id is None:
+            return
+        host, _, port = self.coordinator.rpartition(":")
+        if not host or not port.isdigit():
+            raise Mistake(f"--coordinator should read HOST:PORT, not '{self.coordinator}'.")
+        if not 0 <= self.process_id < self.processes:
+            raise Mistake(f"--process-id must lie in 0 .. {self.processes - 1}, not {self.process_id}.")
+
+
+# ---- meeting and parting -----------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def together(meeting: Meeting | None) -> Iterator[None]:
+    """Meet the other processes first of all, and part from them at the end. Without a meeting, alone."""
+    if meeting is None:
+        yield
+        return
+    join(meeting)
+    try:
+        yield
+    except Exception as error:
+        if is_loss(error):
+            raise Lost(str(error).splitlines()[0]) from error
+        if not isinstance(error, Mistake):
+            sys.excepthook(type(error), error, error.__traceback__)
+            abandon(1)
+        leave()
+        raise
+    except KeyboardInterrupt:
+        leave()
+        raise
+    leave()
+
+
+def join(meeting: Meeting) -> None:
+    """Ctrl-C is from now on what SIGTERM is to JAX: all processes agree on the iteration after which to stop."""
+    meeting.check()
+    try:
+        jax.distributed.initialize(
+            meeting.coordinator,
+            meeting.processes,
+            meeting.process_id,
+            heartbeat_timeout_seconds=HEARTBEAT,
+            shutdown_timeout_seconds=FAREWELL,
+        )
+    except ValueError as error:
+        how = "name the processes with --coordinator HOST:PORT --processes N --process-id I"
+        raise Mistake(f"Neither SLURM nor Open MPI started this process; {how}.") from error
+    except RuntimeError as error:
+        raise Mistake(f"The processes did not find each other: {str(error).splitlines()[0]}") from error
+    signal.signal(signal.SIGINT, lambda *_: os.kill(os.getpid(), signal.SIGTERM))
+
+
+def leave() -> None:
+    """Afterwards each process computes alone, and signals mean what they used to."""
+    jax.distributed.shutdown()
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+def abandon(code: int) -> None:
+    """End at once: taking leave would wait for those who are gone."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
+
+
+def is_loss(error: Exception) -> bool:
+    """Gloo and NCCL tell that a peer is gone by an error of the collective they were in."""
+    text = str(error)
+    return jax.process_count() > 1 and any(sign in text for sign in ("Gloo", "NCCL", "UNAVAILABLE", "heartbeat"))
+
+
+# ---- who does what -----------------------------------------------------------------------------------------------
+
+
+def first() -> bool:
+    """The one process that writes, prints and evaluates."""
+    return jax.process_index() == 0
+
+
+def first_alone(action: Callable[[], None]) -> None:
+    """The first acts while the others wait. If that is a mistake they all stop."""
+    mistake = None
+    if first():
+        try:
+            action()
+        except Mistake as error:
+            mistake = error
+    failed = bool(multihost_utils.broadcast_one_to_all(np.int32(mistake is not None)))
+    if failed:
+        raise mistake or Mistake("Process 0 cannot go on, and says why.")
+
+
+def asked_to_stop(iteration: int) -> bool:
+    """Whether somebody was told to stop, and this is the iteration after which all do. Ask after every iteration."""
+    return jax.process_count() > 1 and multihost_utils.reached_preemption_sync_point(iteration)
+
+
+# ---- who has what ------------------------------------------------------------------------------------------------
+
+
+def spread(tree: Any, sharding: Sharding) -> Any:
+    """What every process has whole, on the devices: each process keeps its share."""
+    if jax.process_count() == 1:
+        return jax.device_put(tree, sharding)
+
+    def share(leaf: Any) -> jax.Array:
+        if is_key(leaf):
+            return jax.random.wrap_key_data(share(jax.random.key_data(leaf)))
+        whole = np.asarray(leaf)
+        return jax.make_array_from_callback(whole.shape, sharding, lambda index: whole[index])
+
+    return jax.tree.map(share, tree)
+
+
+def gathered(tree: Any) -> Any:
+    """What the processes have together, whole on each of them. All must ask at the same time."""
+
+    def whole(leaf: Any) -> Any:
+        if not isinstance(leaf, jax.Array) or leaf.is_fully_addressable:
+            return leaf
+        if is_key(leaf):
+            return jax.random.wrap_key_data(whole(jax.random.key_data(leaf)))
+        return multihost_utils.process_allgather(leaf, tiled=True)
+
+    return jax.tree.map(whole, tree)

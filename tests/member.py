@@ -1,0 +1,41 @@
+"""`seerax train` as one process of a team that tells what it learned, or dies or is told to stop on the way.
+
+python member.py TARGET SIGNAL STEPS train ...: SIGNAL 0 for none; TARGET is written at the end of training.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from pathlib import Path
+
+import jax
+import numpy as np
+
+from seerax import cli, runs
+
+
+def main(target: str, signal: int, steps: int) -> None:
+    train = runs.train
+
+    def watched(run, report, resume):
+        def sent(progress):
+            report(progress)
+            if signal:
+                time.sleep(0.02)  # a signal needs a moment to be heard
+            if signal and progress.steps == steps:
+                os.kill(os.getpid(), signal)
+
+        progress = train(run, sent, resume)
+        np.savez(Path(target), *map(np.asarray, jax.tree.leaves(progress.learner.brain)))
+        return progress
+
+    runs.train = watched
+    cli.main()
+
+
+if __name__ == "__main__":
+    target, signal, steps, *arguments = sys.argv[1:]
+    sys.argv = ["seerax", *arguments]
+    main(target, int(signal), int(steps))
