@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from rich.console import Console
 
 import seerax
-from seerax import advice, exact, experiments, rollout, runs, store
+from seerax import advice, exact, experiments, pages, rollout, runs, store
 from seerax.progress import TrainingBar
 
 ROOT = Path(__file__).parent.parent
@@ -101,14 +101,6 @@ def line(result: dict[str, Any], player: str) -> str:
     return f"| {result['problem']} | {name} | {numbers} | {s['length']:.1f} | {optimum} |"
 
 
-def between(path: Path, content: str) -> None:
-    """Replace what stands between the two marks of a document."""
-    start, end = "<!-- headline -->\n", "\n<!-- end -->"
-    text = path.read_text()
-    before, after = text.split(start)[0], text.split(end)[1]
-    store.write_bytes(path, f"{before}{start}{content}{end}{after}".encode())
-
-
 def main() -> None:
     seerax.prepare()
     RESULTS.mkdir(parents=True, exist_ok=True)
@@ -122,7 +114,7 @@ def main() -> None:
         if (RESULTS / f"{name}.json").exists()
     }
     for document in (ROOT / "README.md", ROOT / "docs/results.md"):
-        between(document, table(done))
+        pages.write_between(document, "headline", table(done))
 
 
 if __name__ == "__main__":

@@ -182,6 +182,23 @@ class Figure:
         commands.figure(self)
 
 
+@dataclass(frozen=True)
+class Bench:
+    """Measure how fast it is, beside others and in one run; use an idle machine. Writes results and pages."""
+
+    only: Annotated[tuple[str, ...], arg(metavar="SECTION ...")] = ()
+    """Of training, peers, devices, simulation, decisions, start and growth (default: all). The others are kept."""
+    out: Annotated[Path, arg(metavar="PATH")] = Path("results/bench.json")
+    """Raw numbers."""
+    docs: Annotated[Path, arg(metavar="PATH")] = Path("docs")
+    """Folder of performance.md, its picture and scaling.md."""
+
+    def run(self) -> None:
+        from seerax import commands
+
+        commands.bench(self)
+
+
 COMMANDS = {
     "problems": Problems,
     "train": Train,
@@ -190,6 +207,7 @@ COMMANDS = {
     "check": Check,
     "film": Film,
     "figure": Figure,
+    "bench": Bench,
 }
 
 

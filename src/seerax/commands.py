@@ -21,7 +21,7 @@ from seerax.errors import Mistake, unknown
 from seerax.experiments import Experiment
 from seerax.ppo import Progress
 from seerax.problems.maze import Maze
-from seerax.progress import TrainingBar, episode_bar
+from seerax.progress import TrainingBar, episode_bar, steps_bar
 from seerax.rollout import Evaluation
 
 if TYPE_CHECKING:
@@ -305,3 +305,27 @@ def _tree(path: Path, command: cli.Figure) -> None:
             result = rollout.evaluate(runs.evaluation_key(0), mdp, ensemble, 4096)
             rows.append(figures.TreePoint(depth, episodes, "posterior sampling", result.mean, result.stderr))
     figures.tree_gap(path, rows)
+
+
+# ---- bench -------------------------------------------------------------------------------------------------------
+
+
+def bench(command: cli.Bench) -> None:
+    """Every section is kept as soon as it is measured."""
+    from seerax.bench import report, sections
+
+    asked = sections.chosen(command.only)
+    results = json.loads(command.out.read_text()) if command.only and command.out.exists() else {}
+    results |= {"machine": sections.machine(), "versions": runs.versions()}
+    command.out.parent.mkdir(parents=True, exist_ok=True)
+    command.docs.mkdir(parents=True, exist_ok=True)
+    with steps_bar(err, sum(section.steps for section in asked.values())) as tell:
+        for name, section in asked.items():
+            results[name] = section.measure(tell)
+            store.write_json(command.out, results)
+    written = report.write(results, command.docs)
+    table = Table("what", "measured", "wanted", "", box=None, pad_edge=False)
+    for row in report.goals(results):
+        table.add_row(*report.ratio_row(row))
+    out.print(table)
+    out.print("\n".join(map(str, [command.out, *written])))

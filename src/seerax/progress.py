@@ -118,3 +118,23 @@ class SweepBar:
 
     def __exit__(self, kind: type | None, value: BaseException | None, trace: TracebackType | None) -> None:
         self.bar.stop()
+
+
+@contextmanager
+def steps_bar(console: Console, total: int) -> Iterator[Callable[[str], None]]:
+    """Say what comes next; all steps are taken to last equally long."""
+    started, taken = time.monotonic(), 0
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), TextColumn("ETA"))
+    with Progress(*columns, TimeRemainingColumn(), console=console, disable=not console.is_terminal) as bar:
+        task = bar.add_task("", total=total)
+
+        def tell(words: str) -> None:
+            nonlocal taken
+            bar.update(task, completed=taken, description=words)
+            if not console.is_terminal:
+                left = (time.monotonic() - started) * (total - taken) / max(taken, 1)
+                eta = f"ETA {left:.0f} s" if taken else "ETA --"
+                console.print(f"{taken + 1}/{total} {words}  {eta}", soft_wrap=True)
+            taken += 1
+
+        yield tell

@@ -118,21 +118,20 @@ def acted(trainer: PPO, key: Key, learner: Learner, played: Played) -> Played:
 
 
 def decision(trainer: PPO) -> Callable[[], Any]:
-    """One robot's step: a new state comes from outside, belief and advice follow, the residual corrects."""
+    """One robot's step, compiled ahead of time with its policy: a new state comes from outside, belief and advice
+    follow, the residual corrects."""
     mdp, policy = trainer.mdp, trainer.policy(trainer.init(jax.random.key(0)).brain)
     before, after = jax.device_get(episode_steps(mdp))
-    belief = mdp.filter.init()
-    key = jax.random.key(0)
 
-    def decide(brain: Any, key: Key, belief: Any, before: Any, action: Array, after: Any) -> tuple[Any, Array, Key]:
+    def decide(key: Key, belief: Any, before: Any, action: Array, after: Any) -> tuple[Key, Any, Array]:
         key, asked, acted = jax.random.split(key, 3)
         belief = mdp.filter.update(belief, before, action, after)
         advised = mdp.clip(mdp.advisor(Moment(asked, asked, jnp.int32(1)), after, belief))
-        return belief, mdp.clip(trainer.policy(brain)(acted, Situation(after, belief, advised))), key
+        return key, belief, mdp.clip(policy(acted, Situation(after, belief, advised)))
 
-    action = np.zeros(mdp.action_size, np.float32)
-    program = jax.jit(decide).lower(policy.brain, key, belief, before, action, after).compile()
-    return lambda: program(policy.brain, key, belief, before, action, after)[1]
+    given = (jax.random.key(0), mdp.filter.init(), before, np.zeros(mdp.action_size, np.float32), after)
+    program = jax.jit(decide).lower(*given).compile()
+    return lambda: program(*given)
 
 
 def episode_steps(mdp: BeliefMDP) -> tuple[Any, Any]:

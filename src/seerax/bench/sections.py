@@ -1,145 +1,35 @@
-"""The measurements, each in a child: `python -m seerax.bench.sections NAME ARGUMENT DEVICES` prints one JSON line."""
+"""The measurements, each a process of its own, one after another.
+
+So each has its own devices, its own compiled programs and its own peak of memory, and none warms up another.
+"""
 
 from __future__ import annotations
 
 import json
 import os
 import platform
-import resource
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Callable, Iterator
-from dataclasses import replace
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-import jax
-import numpy as np
-
-from seerax import devices, experiments, peers, problems, runs
-from seerax.bench import programs
-from seerax.bench.timing import alternated, exponent, timed
+from seerax import devices, peers
+from seerax.bench.timing import exponent
 from seerax.errors import Mistake, unknown
 
 SIX = ("crowdnav", "cartpole", "armshelf", "maze4", "maze10", "door4")
-WORLDS = 2048  # of a simulation
 HYPOTHESES = (4, 16, 64, 256, 1024, 4096)
 MANY_WORLDS = (64, 256, 1024, 4096, 16384)
 SEEDS = (1, 2, 4, 8, 16)
+STARTED = ("maze4", "maze10", "armshelf")
 PATIENCE = 600.0  # seconds for one child
 
 
-# ---- what children do --------------------------------------------------------------------------------------------
-
-
-def simulate(problem: str) -> dict[str, Any]:
-    _, call = programs.simulation(problems.make(problem), WORLDS)
-    return {"steps_per_second": WORLDS * programs.LENGTH / timed(call).median}
-
-
-def train(problem: str) -> dict[str, Any]:
-    """Training and its limit in turns, with what was compiled after the first iteration."""
-    trainer = experiments.settings(problem).trainer()
-    learner = programs.beginner(trainer)
-    calls = {"training": programs.training(trainer, learner), "limit": programs.network_only(trainer, learner)}
-    for call in calls.values():
-        jax.block_until_ready(call())
-    compiled: list[str] = []
-    jax.monitoring.register_event_duration_secs_listener(lambda name, *_, **__: compiled.append(name))
-    times = alternated(calls)
-    rates = {name: trainer.config.batch / timing.median for name, timing in times.items()}
-    again = sum("backend_compile" in name for name in compiled)
-    return {**rates, "ratio": rates["training"] / rates["limit"], "compiled_again": again}
-
-
-def train_alone(problem: str) -> dict[str, Any]:
-    """With whatever devices this process has; its peak memory too."""
-    trainer = experiments.settings(problem).trainer()
-    call = programs.training(trainer, programs.beginner(trainer))
-    rate = trainer.config.batch / timed(call, seconds=6).median
-    work = jax.tree.leaves(trainer.init(jax.random.key(0)).brain.network)
-    return {
-        "steps_per_second": rate,
-        "devices": jax.device_count(),
-        "worlds": trainer.config.worlds,
-        "parameters": int(sum(leaf.size for leaf in work)),
-        "peak_memory": peak_memory(),
-    }
-
-
-def decide(problem: str) -> dict[str, Any]:
-    call = programs.decision(experiments.settings(problem).trainer())
-    taken = [timed(call, seconds=0, least=1).median for _ in range(20)]
-    taken = []
-    for _ in range(5000):
-        begun = time.perf_counter()
-        jax.block_until_ready(call())
-        taken.append(1e6 * (time.perf_counter() - begun))
-    return {"p50": float(np.quantile(taken, 0.5)), "p99": float(np.quantile(taken, 0.99))}
-
-
-def start(problem: str) -> dict[str, Any]:
-    """Seconds from the start of this process to the end of the first iteration, as `seerax train` goes about it."""
-    trainer = experiments.settings(problem).trainer()
-    going = trainer.train(runs.training_keys(0, 1))
-    next(going)
-    jax.block_until_ready(next(going).learner.brain)
-    return {"seconds": time.time() - process_started()}
-
-
-def grow_hypotheses(count: str) -> dict[str, Any]:
-    program, call = programs.simulation(programs.open_room(int(count)), 256)
-    return {"seconds": timed(call).median / (256 * programs.LENGTH), "memory": memory_of(program)}
-
-
-def grow_worlds(count: str) -> dict[str, Any]:
-    program, call = programs.simulation(problems.make("maze4"), int(count))
-    return {"seconds": timed(call).median / programs.LENGTH, "memory": memory_of(program)}
-
-
-def grow_seeds(count: str) -> dict[str, Any]:
-    """One iteration of all seeds, with a quarter of the usual worlds so that sixteen fit."""
-    ours = experiments.settings("maze4")
-    trainer = replace(ours, ppo=replace(ours.ppo, worlds=256)).trainer()
-    learner = programs.beginner(trainer, int(count))
-    program = trainer.iterate_many.lower(learner).compile()
-    call = programs.going_on(lambda learner: program(learner)[0], learner)
-    return {"seconds": timed(call).median, "memory": memory_of(program)}
-
-
-CHILDREN: dict[str, Callable[[str], dict[str, Any]]] = {
-    "simulate": simulate,
-    "train": train,
-    "train_alone": train_alone,
-    "decide": decide,
-    "start": start,
-    "grow_hypotheses": grow_hypotheses,
-    "grow_worlds": grow_worlds,
-    "grow_seeds": grow_seeds,
-}
-
-
-def memory_of(program: Any) -> int:
-    """Bytes that a compiled program holds at most: what goes in, comes out and lies between."""
-    needs = program.memory_analysis()
-    return int(needs.argument_size_in_bytes + needs.output_size_in_bytes + needs.temp_size_in_bytes)
-
-
-def peak_memory() -> int:
-    return 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-
-
-def process_started() -> float:
-    """By the clock of `time.time`."""
-    ticks = int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19])
-    return time.time() - (time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK"))
-
-
 def child(name: str, argument: str, count: int | None = None, cache: Path | None = None) -> dict[str, Any]:
-    """Run one measurement with so many devices; a single one is kept to one core."""
-    command = [sys.executable, "-m", "seerax.bench.sections", name, argument, str(count or len(devices.cores()))]
+    """Run one measurement with so many devices."""
+    command = [sys.executable, "-m", "seerax.bench.children", name, argument, str(count or len(devices.cores()))]
     environment = os.environ | ({"SEERAX_CACHE": str(cache)} if cache else {})
     done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, env=environment)
     if done.returncode:
@@ -147,13 +37,6 @@ def child(name: str, argument: str, count: int | None = None, cache: Path | None
         raise Mistake(f"Measuring {name} {argument} failed: {last}")
     return json.loads(done.stdout.splitlines()[-1])
 
-
-def main(name: str, argument: str, count: str) -> None:
-    devices.prepare(int(count))
-    print(json.dumps(CHILDREN[name](argument)))
-
-
-# ---- what the bench is made of -----------------------------------------------------------------------------------
 
 Told = Callable[[str], None]
 
@@ -207,8 +90,8 @@ def with_exponent(points: dict[str, Any]) -> dict[str, Any]:
 
 def measure_start(tell: Told) -> dict[str, Any]:
     """The first iteration with an empty cache of compiled programs, and again with a full one."""
-    results = {}
-    for problem in ("maze4", "maze10", "armshelf"):
+    results: dict[str, Any] = {}
+    for problem in STARTED:
         with tempfile.TemporaryDirectory() as folder:
             for state in ("cold", "warm"):
                 tell(f"first iteration of {problem}, {state}")
@@ -216,24 +99,27 @@ def measure_start(tell: Told) -> dict[str, Any]:
     return results
 
 
-SECTIONS: dict[str, Callable[[Told], dict[str, Any]]] = {
-    "training": measure_training,
-    "peers": peers.measure,
-    "devices": measure_devices,
-    "simulation": measure_simulation,
-    "decisions": measure_decisions,
-    "start": measure_start,
-    "growth": measure_growth,
+class Section(NamedTuple):
+    steps: int  # how often it tells what comes next
+    measure: Callable[[Told], dict[str, Any]]
+
+
+SECTIONS = {
+    "training": Section(len(SIX), measure_training),
+    "peers": Section(len(peers.PEERS) + len(peers.HOMES), peers.measure),
+    "devices": Section(3, measure_devices),
+    "simulation": Section(2 * len(SIX), measure_simulation),
+    "decisions": Section(len(SIX), measure_decisions),
+    "start": Section(2 * len(STARTED), measure_start),
+    "growth": Section(len(HYPOTHESES) + len(MANY_WORLDS) + len(SEEDS), measure_growth),
 }
 
 
-def measure(names: tuple[str, ...], tell: Told) -> Iterator[tuple[str, dict[str, Any]]]:
-    """(section, result), one by one."""
+def chosen(names: tuple[str, ...]) -> dict[str, Section]:
     for name in names:
         if name not in SECTIONS:
             raise unknown("section", name, SECTIONS)
-    for name in names:
-        yield name, SECTIONS[name](tell)
+    return {name: SECTIONS[name] for name in names or SECTIONS}
 
 
 def machine() -> dict[str, Any]:
@@ -244,7 +130,3 @@ def processor() -> str:
     lines = Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else []
     names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
     return names[0] if names else platform.processor()
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])

@@ -1,0 +1,139 @@
+"""What children measure: `python -m seerax.bench.children NAME ARGUMENT DEVICES` prints one JSON line."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from seerax import devices, experiments, problems, runs
+from seerax.bench import programs
+from seerax.bench.timing import alternated, timed
+
+WORLDS = 2048  # of a simulation
+
+
+def simulate(problem: str) -> dict[str, Any]:
+    _, call = programs.simulation(problems.make(problem), WORLDS)
+    return {"steps_per_second": WORLDS * programs.LENGTH / timed(call).median}
+
+
+def train(problem: str) -> dict[str, Any]:
+    """Training and its limit in turns, with what was compiled after the first iteration."""
+    trainer = experiments.settings(problem).trainer()
+    learner = programs.beginner(trainer)
+    calls = {"training": programs.training(trainer, learner), "limit": programs.network_only(trainer, learner)}
+    for call in calls.values():
+        jax.block_until_ready(call())
+    compiled: list[str] = []
+    jax.monitoring.register_event_duration_secs_listener(lambda event, duration_secs, **_: compiled.append(event))
+    times = alternated(calls)
+    rates = {name: trainer.config.batch / timing.median for name, timing in times.items()}
+    again = sum("backend_compile" in name for name in compiled)
+    return {**rates, "ratio": rates["training"] / rates["limit"], "compiled_again": again}
+
+
+def train_alone(problem: str) -> dict[str, Any]:
+    """With whatever devices this process has; its peak memory too."""
+    trainer = experiments.settings(problem).trainer()
+    call = programs.training(trainer, programs.beginner(trainer))
+    rate = trainer.config.batch / timed(call, seconds=6).median
+    work = jax.tree.leaves(trainer.init(jax.random.key(0)).brain.network)
+    return {
+        "steps_per_second": rate,
+        "devices": jax.device_count(),
+        "worlds": trainer.config.worlds,
+        "parameters": int(sum(leaf.size for leaf in work)),
+        "peak_memory": peak_memory(),
+    }
+
+
+def decide(problem: str) -> dict[str, Any]:
+    call = programs.decision(experiments.settings(problem).trainer())
+    taken = []
+    jax.block_until_ready(call())
+    for _ in range(5000):
+        begun = time.perf_counter()
+        jax.block_until_ready(call())
+        taken.append(1e6 * (time.perf_counter() - begun))
+    return {"p50": float(np.quantile(taken, 0.5)), "p99": float(np.quantile(taken, 0.99))}
+
+
+def start(problem: str) -> dict[str, Any]:
+    """Seconds from the start of this process to the end of the first iteration, as `seerax train` goes about it."""
+    import seerax.commands  # noqa: F401
+
+    trainer = experiments.settings(problem).trainer()
+    going = trainer.train(runs.training_keys(0, 1))
+    next(going)
+    jax.block_until_ready(next(going).learner.brain)
+    return {"seconds": time.time() - process_started()}
+
+
+def grow_hypotheses(count: str) -> dict[str, Any]:
+    program, call = programs.simulation(programs.open_room(int(count)), 256)
+    return {"seconds": timed(call).median / (256 * programs.LENGTH), "memory": memory_of(program)}
+
+
+def grow_worlds(count: str) -> dict[str, Any]:
+    program, call = programs.simulation(problems.make("maze4"), int(count))
+    return {"seconds": timed(call).median / programs.LENGTH, "memory": memory_of(program)}
+
+
+def grow_seeds(count: str) -> dict[str, Any]:
+    """One iteration of all seeds, with a quarter of the usual worlds so that sixteen fit."""
+    ours = experiments.settings("maze4")
+    trainer = replace(ours, ppo=replace(ours.ppo, worlds=256)).trainer()
+    learner = programs.beginner(trainer, int(count))
+    program = trainer.iterate_many.lower(learner).compile()
+    call = programs.going_on(lambda learner: program(learner)[0], learner)
+    return {"seconds": timed(call).median, "memory": memory_of(program)}
+
+
+CHILDREN: dict[str, Callable[[str], dict[str, Any]]] = {
+    "simulate": simulate,
+    "train": train,
+    "train_alone": train_alone,
+    "decide": decide,
+    "start": start,
+    "grow_hypotheses": grow_hypotheses,
+    "grow_worlds": grow_worlds,
+    "grow_seeds": grow_seeds,
+}
+
+
+def memory_of(program: Any) -> int:
+    """Bytes that a compiled program holds at most: what goes in, comes out and lies between."""
+    needs = program.memory_analysis()
+    return int(needs.argument_size_in_bytes + needs.output_size_in_bytes + needs.temp_size_in_bytes)
+
+
+def peak_memory() -> int:
+    return 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+
+def process_started() -> float:
+    """By the clock of `time.time`."""
+    ticks = int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19])
+    return time.time() - (time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK"))
+
+
+def main(name: str, argument: str, count: str) -> None:
+    """A simulation with one device is kept to one core; training may always use what threads there are."""
+    if name == "simulate" and count == "1":
+        devices.pin(0, accelerated=False)
+    devices.prepare(int(count))
+    print(json.dumps(CHILDREN[name](argument)))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

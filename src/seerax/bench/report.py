@@ -1,0 +1,200 @@
+"""The bench in words and one picture: ratios first, then what they are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from seerax import experiments, pages, scaling, store
+from seerax.bench.sections import SIX
+
+# Steps per CPU second of the authors' code: environment, filter and ensemble together, the best of several runs.
+ORIGINAL = {"crowdnav": 1450, "cartpole": 128, "armshelf": 170, "maze4": 1180, "maze10": 311, "door4": 403}
+REJAX, SB3 = "rejax on Pendulum", "Stable-Baselines3 on Maze4"
+QUICK = ("maze4", "maze10", "door4", "cartpole")  # the problems whose experts answer by look-up
+BETWEEN_CORES = 10e9  # bytes per second, assumed: too fast to matter beside the latency
+Row = tuple[str, float | None, str, bool | None]  # what, measured, wanted, reached
+
+
+def goals(results: dict[str, Any]) -> Iterator[Row]:
+    """What was measured beside what was wanted. None where a section or a peer is missing."""
+    training, found = results.get("training", {}), results.get("simulation", {})
+    rejax, sb3 = (results.get("peers", {}).get(name, {}).get("steps_per_second") for name in (REJAX, SB3))
+    if training and rejax:
+        yield at_least("Maze4 training / rejax's PPO on Pendulum", training["maze4"]["training"] / rejax, 1.5)
+        for name in SIX:
+            wanted = 0.8 if name in QUICK else 0.3
+            yield at_least(f"{name} training / rejax's PPO on Pendulum", training[name]["training"] / rejax, wanted)
+    if training and sb3:
+        yield at_least("Maze4 training / Stable-Baselines3 on the same Maze4", training["maze4"]["training"] / sb3, 50)
+    for name in SIX if training else ():
+        yield at_least(f"{name} training / network only", training[name]["ratio"], 0.8 if name in QUICK else 0.5)
+    ratios = {name: found[name]["one_core"] / ORIGINAL[name] for name in SIX if found}
+    for name, ratio in ratios.items():
+        yield at_least(f"{name} simulation per core / the authors' code", ratio, 300)
+    if ratios:
+        yield at_least("problems simulated 1000 x as fast", sum(ratio >= 1000 for ratio in ratios.values()), 3)
+    yield from absolute(results)
+
+
+def absolute(results: dict[str, Any]) -> Iterator[Row]:
+    if here := results.get("devices"):
+        yield at_least("two devices / one", here["all"]["steps_per_second"] / here["one"]["steps_per_second"], 1.6)
+        yield at_most("Maze10 training, 1024 worlds: peak memory, GB", here["maze10"]["peak_memory"] / 1e9, 1.5)
+    for name, taken in results.get("decisions", {}).items():
+        yield at_most(f"{name}: one decision, median microseconds", taken["p50"], 500 if name == "crowdnav" else 100)
+    for name, taken in results.get("start", {}).items():
+        yield at_most(f"{name}: first iteration, cold, seconds", taken["cold"], 15)
+        yield at_most(f"{name}: first iteration, compiled before, seconds", taken["warm"], 4)
+    if training := results.get("training"):
+        again = sum(each["compiled_again"] for each in training.values())
+        yield at_most("programs compiled after the first iteration, all problems", again, 0)
+
+
+def at_least(what: str, measured: float, wanted: float) -> Row:
+    return what, measured, f">= {wanted:g}", measured >= wanted
+
+
+def at_most(what: str, measured: float, wanted: float) -> Row:
+    return what, measured, f"<= {wanted:g}", measured <= wanted
+
+
+# ---- the page ----------------------------------------------------------------------------------------------------
+
+
+def page(results: dict[str, Any]) -> str:
+    here = results["machine"]
+    parts = [
+        "# How fast it is",
+        f"Written by `seerax bench` (`make bench`): one run on {here['cores']} cores ({here['processor']}), every\n"
+        "measurement in a process of its own, one after another; raw numbers in `results/bench.json`.\n"
+        "Rates are environment steps per second, medians.",
+        "![Rates and growth](performance.png)",
+        "## Ratios",
+        pages.table(("what", "measured", "wanted", ""), [ratio_row(row) for row in goals(results)]),
+        *sections(results),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def ratio_row(row: Row) -> tuple[str, ...]:
+    what, measured, wanted, reached = row
+    return what, f"{measured:.3g}", wanted, "" if reached else "**missed**"
+
+
+def sections(results: dict[str, Any]) -> Iterator[str]:
+    if "training" in results and "simulation" in results:
+        yield "## Rates"
+        yield (
+            "*Simulation* is problem, filter and advice. *Training* is BRPO with our settings for the problem, all\n"
+            "included. *Network only* is the same acting, judging and improving on recorded data, without a world.\n"
+            "The authors' code: steps per CPU second of environment, filter and ensemble, the best of several runs."
+        )
+        yield rates(results)
+    if "peers" in results:
+        yield "## Others"
+        yield (
+            "Each in an environment of its own (`benchmarks/peers`), same cores, same run. Pendulum has no\n"
+            "belief and no experts: a step of it is cheaper than any of ours."
+        )
+        yield pages.table(("who", "steps/s", "settings"), [peer_row(*item) for item in results["peers"].items()])
+    if "growth" in results:
+        yield "## Growth"
+        yield (
+            "Hypotheses: a step of one world in an open room with so many goals and experts (256 worlds).\n"
+            "Worlds: one step of all of them, Maze4. Seeds: an iteration of all of them, Maze4 with 256 worlds each.\n"
+            "Memory: what the compiled program holds at most. The exponent is of the power law through all points."
+        )
+        yield growth(results["growth"])
+
+
+def rates(results: dict[str, Any]) -> str:
+    rows = []
+    for name in SIX:
+        found, learned = results["simulation"][name], results["training"][name]
+        numbers = (found["one_core"], found["all_cores"], ORIGINAL[name], learned["training"], learned["limit"])
+        rows.append((name, *[thousands(number) for number in numbers]))
+    head = ("problem", "simulation, one core", "simulation, all cores", "authors' code", "training", "network only")
+    return pages.table(head, rows)
+
+
+def peer_row(name: str, result: dict[str, Any]) -> tuple[str, str, str]:
+    if "skipped" in result:
+        return name, "-", f"skipped: {result['skipped']}"
+    settings = result["settings"]
+    words = ", ".join(f"{key} {value}" for key, value in settings.items()) if isinstance(settings, dict) else settings
+    return name, thousands(result["steps_per_second"]), str(words)
+
+
+def growth(axes: dict[str, Any]) -> str:
+    rows = []
+    for axis, grown in axes.items():
+        for size, seconds, memory in zip(grown["sizes"], grown["seconds"], grown["memory"], strict=True):
+            rows.append((axis, str(size), f"{1e6 * seconds:.3g}", f"{memory / 1e6:.3g}", f"{grown['exponent']:.2f}"))
+    return pages.table(("of", "how many", "microseconds", "memory, MB", "exponent of time"), rows)
+
+
+def thousands(rate: float) -> str:
+    return f"{rate / 1e3:,.0f}k" if rate >= 1e4 else f"{rate:,.0f}"
+
+
+def scaling_table(here: dict[str, Any]) -> str:
+    """The cost model with what one and two devices took."""
+    config = experiments.settings("maze4").ppo
+    work = scaling.Work.of(config, here["one"]["parameters"])
+    one, two = (config.batch / here[name]["steps_per_second"] for name in ("one", "all"))
+    machine = scaling.calibrated(work, one, two, BETWEEN_CORES)
+    said = (
+        f"Calibrated by `seerax bench` on Maze4: an iteration of {work.steps} steps took {1e3 * one:.0f} ms on one\n"
+        f"device (a host core) and {1e3 * two:.0f} ms on two; what is missing to half is put down to latency,\n"
+        f"{1e6 * machine.latency:.0f} microseconds a hop."
+    )
+    return f"{said}\n\n{scaling.table(work, machine)}"
+
+
+# ---- writing -----------------------------------------------------------------------------------------------------
+
+
+def write(results: dict[str, Any], docs: Path) -> list[Path]:
+    """performance.md and its picture, and the table in scaling.md where that page is there."""
+    written = [docs / "performance.md", docs / "performance.png"]
+    store.write_bytes(written[0], page(results).encode())
+    picture(results, written[1])
+    if (docs / "scaling.md").exists() and "devices" in results:
+        pages.write_between(docs / "scaling.md", "scaling", scaling_table(results["devices"]))
+        written.append(docs / "scaling.md")
+    return written
+
+
+def picture(results: dict[str, Any], path: Path) -> None:
+    from matplotlib.figure import Figure
+
+    from seerax.problems.sketch import PALETTE
+
+    sheet = Figure(figsize=(11, 4.2), layout="constrained")
+    left, right = sheet.subplots(1, 2, width_ratios=(1.5, 1))
+    bars = {"simulation": ("simulation", "all_cores", "belief"), "training": ("training", "training", "action")}
+    bars["network only"] = ("training", "limit", "faint")
+    for offset, (label, (section, field, colour)) in enumerate(bars.items()):
+        if section in results:
+            heights = [results[section][name][field] for name in SIX]
+            places = [i + 0.27 * (offset - 1) for i in range(len(SIX))]
+            left.bar(places, heights, 0.25, label=label, color=PALETTE[colour])
+    rejax = results.get("peers", {}).get(REJAX, {}).get("steps_per_second")
+    if rejax:
+        left.axhline(rejax, color=PALETTE["ink"], linestyle="--", linewidth=1, label="rejax, Pendulum (training)")
+    left.set(yscale="log", ylabel="steps per second, all cores", xticks=range(len(SIX)), xticklabels=SIX)
+    left.legend(frameon=False, ncols=2, loc="upper right")
+    left.set_ylim(top=left.get_ylim()[1] * 4)
+    for axis, colour in zip(results.get("growth", {}), ("belief", "agent", "action"), strict=False):
+        grown = results["growth"][axis]
+        relative = [second / grown["seconds"][0] for second in grown["seconds"]]
+        sizes = [size / grown["sizes"][0] for size in grown["sizes"]]
+        right.loglog(sizes, relative, "o-", color=PALETTE[colour], label=f"{axis} (exponent {grown['exponent']:.2f})")
+    right.plot([1, 1000], [1, 1000], ":", color=PALETTE["faint"], label="proportional")
+    right.set(xlabel="how many times as many", ylabel="how many times as long")
+    right.legend(frameon=False)
+    for ax in (left, right):
+        ax.spines[["top", "right"]].set_visible(False)
+    sheet.savefig(path, dpi=130)

@@ -1,0 +1,24 @@
+"""Pages of the documentation that commands write into."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from seerax import store
+from seerax.errors import Mistake
+
+
+def write_between(path: Path, name: str, content: str) -> None:
+    """Replace what stands between the marks <!-- name --> and the next <!-- end -->."""
+    start, end = f"<!-- {name} -->\n", "\n<!-- end -->"
+    before, found, rest = path.read_text().partition(start)
+    _, closed, after = rest.partition(end)
+    if not found or not closed:
+        raise Mistake(f"{path} has no place for '{name}': it needs the lines '{start.strip()}' and '{end.strip()}'.")
+    store.write_bytes(path, f"{before}{start}{content}{end}{after}".encode())
+
+
+def table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
+    """In Markdown."""
+    return "\n".join(f"| {' | '.join(line)} |" for line in [head, ("---",) * len(head), *rows])
