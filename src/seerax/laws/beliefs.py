@@ -81,9 +81,10 @@ def coarsely_calibrated(seen: list[Guessed]) -> Iterator[str]:
         said, found = ((guess != at.mode).any(1).mean() for guess in (at.sample, at.truth))
         if found > said + COARSE:
             yield (
-                f"filter is over-confident at time {at.time}: filter.mode is not the entry nearest to the true latent in "
-                f"{100 * found:.0f} % of the episodes, but the belief says {100 * said:.0f} %. The support does not hold "
-                f"the true latents, so {100 * COARSE:.0f} points more are granted: widen the noise in filter.update."
+                f"filter is over-confident at time {at.time}: filter.mode is not the entry nearest to the true latent "
+                f"in {100 * found:.0f} % of the episodes, but the belief says {100 * said:.0f} %. The support does not "
+                f"hold the true latents, so {100 * COARSE:.0f} points more are granted: widen the noise in "
+                "filter.update."
             )
             return
 
