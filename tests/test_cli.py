@@ -52,6 +52,13 @@ def run_folder(finished_run, tmp_path) -> Path:
     return shutil.copytree(finished_run, tmp_path / "run")
 
 
+def test_an_ensemble_is_told_beside_the_original(seerax):
+    _, table, _ = seerax("evaluate", "cartpole", "--episodes", "16")
+    assert table.splitlines()[-1].startswith("original: 428.9 +- 13.9 (authors' code): ")
+    _, told, _ = seerax("evaluate", "cartpole", "--agent", "clairvoyant", "--episodes", "16")
+    assert "original" not in told
+
+
 def test_problems_are_listed(seerax):
     code, out, _ = seerax("problems")
     assert code == 0

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import logsumexp, softmax
 
-from seerax.filters import Categorical, Factored, spread
+from seerax.filters import Categorical, Factored, log_odds, spread
 
 STATES, ACTIONS, SIZE = 3, 2, 4
 ABSURD = [float("nan"), float("inf"), float("-inf"), 1e30, -1e30, 3e38, -3e38, 1e4, -1e4, -1e3, -1.0, 0.0, 2.0]
@@ -285,6 +285,17 @@ def test_categorical_entropy_is_shannons_in_units_of_the_uniform_beliefs() -> No
 )
 def test_the_entropy_of_a_belief_with_only_one_candidate_is_zero(filter: Categorical | Factored) -> None:
     assert float(filter.entropy(filter.init())) == 0
+
+
+def test_a_network_sees_probabilities_and_log_odds_that_tell_near_certainties_apart() -> None:
+    odds = np.log(WEIGHTS / (1 - WEIGHTS))
+    np.testing.assert_allclose(places.features(BELIEF), np.concatenate([WEIGHTS, odds]), rtol=1e-5)
+    factor_odds = np.log(FACTOR_WEIGHTS / (1 - FACTOR_WEIGHTS))
+    expected = np.hstack([FACTOR_WEIGHTS, factor_odds]).ravel()
+    np.testing.assert_allclose(levels.features(FACTOR_BELIEF), expected, rtol=1e-5)
+    nearly, surely = (log_odds(jnp.log(jnp.array([1 - rest, rest]))) for rest in (1e-2, 1e-4))
+    assert float(surely[0] - nearly[0]) > 4
+    np.testing.assert_allclose(log_odds(jnp.array([0.0, -1000.0])), [10, -10])
 
 
 def test_factored_mode_mean_and_entropy_are_those_of_each_factor() -> None:

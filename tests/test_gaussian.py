@@ -255,6 +255,7 @@ def test_the_vector_of_the_prior_is_standard() -> None:
     np.testing.assert_allclose(still.vector(still.init()), [0, 0, 1, 1], atol=1e-6)
     other = Gaussian(still.init().mean + spread(still.init()), 0.25 * still.init().covariance)
     np.testing.assert_allclose(still.vector(other), [1, 1, 0.5, 0.5], atol=1e-6)
+    np.testing.assert_allclose(still.features(other), [1, 1, np.log(0.5), np.log(0.5)], atol=1e-6)
     np.testing.assert_array_equal(still.mode(other), other.mean)
     np.testing.assert_array_equal(still.mean(other), other.mean)
 

@@ -20,7 +20,8 @@ def state(mdp: BeliefMDP, situation: Situation) -> Array:
 
 
 def belief(mdp: BeliefMDP, situation: Situation) -> Array:
-    return mdp.filter.vector(situation.belief)
+    view = getattr(mdp.filter, "features", mdp.filter.vector)
+    return view(situation.belief)
 
 
 def advice(mdp: BeliefMDP, situation: Situation) -> Array:

@@ -21,6 +21,7 @@ from seerax.errors import Mistake, unknown
 from seerax.experiments import Experiment
 from seerax.ppo import Progress
 from seerax.problems.maze import Maze
+from seerax.problems.originals import ORIGINALS
 from seerax.progress import TrainingBar, episode_bar, steps_bar
 from seerax.rollout import Evaluation
 
@@ -166,6 +167,8 @@ def evaluate(command: cli.Evaluate) -> None:
         print(json.dumps({**about, **result.summary()}))
     else:
         out.print(results_table(f"{problem}, {result.returns.size} episodes", {agent: result}))
+        if agent == "ensemble" and problem in ORIGINALS:
+            out.print(f"original: {ORIGINALS[problem]}", soft_wrap=True)
 
 
 def find_players(target: str, agent: str | None) -> tuple[str, str, list[tuple[BeliefMDP, Policy | Clairvoyant]]]:

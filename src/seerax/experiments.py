@@ -98,7 +98,7 @@ SETTINGS = {
     "crowdnav": Experiment("crowdnav", scale=0.5, ppo=replace(LONG, steps=6_000_000, discount=0.99)),
     "armshelf": Experiment("armshelf", scale=(0.5, 0.5, 0.5, 0.1), ppo=LONG),
     "maze4": Experiment("maze4", scale=(0.5, 0.5, 0.1), ppo=LONG),
-    "maze10": Experiment("maze10", scale=(0.3, 0.3, 0.1), ppo=LONG),
+    "maze10": Experiment("maze10", scale=0.3, ppo=replace(LONG, steps=6_000_000, exploration_end=0.1)),
     "door4": Experiment("door4", scale=(0.5, 0.5, 0.1), ppo=LONG),
     "cartpole": Experiment("cartpole", scale=2.0, ppo=LONG),
     "tree": Experiment("tree", ppo=replace(QUICK, steps=1_000_000)),

@@ -7,6 +7,7 @@ from seerax.filters.discrete import (
     condition,
     entropies,
     evidence,
+    log_odds,
     predict,
     spread,
 )
@@ -21,6 +22,7 @@ __all__ = [
     "condition",
     "entropies",
     "evidence",
+    "log_odds",
     "predict",
     "spread",
 ]

@@ -18,6 +18,7 @@ LogLikelihood = Callable[[State, Action, State, Latent], Array]
 LogTransition = Callable[[State, Action, State], Array]
 
 HARDEST_EVIDENCE = 1e3  # nats one observation may speak against a hypothesis, relative to the best one
+SUREST = 10.0  # log-odds beyond which a network need not tell beliefs apart
 
 
 def evidence(log_likelihood: Array) -> Array:
@@ -47,6 +48,11 @@ def entropies(log_belief: Array) -> Array:
     return -(jnp.exp(log_belief) * log_belief).sum(-1) / jnp.log(max(log_belief.shape[-1], 2))
 
 
+def log_odds(log_belief: Array) -> Array:
+    """log p / (1 - p), within +-SUREST. To a network 0.99 and 0.9999 look the same; their log-odds do not."""
+    return jnp.clip(log_belief - jnp.log(-jnp.expm1(log_belief)), -SUREST, SUREST)
+
+
 @dataclass(frozen=True, eq=False)
 class Categorical:
     """A belief over finitely many latents: log-weights [k] over a support whose leaves are [k, ...]."""
@@ -74,6 +80,9 @@ class Categorical:
 
     def vector(self, belief: Array) -> Array:
         return jnp.exp(belief)
+
+    def features(self, belief: Array) -> Array:
+        return jnp.concatenate([jnp.exp(belief), log_odds(belief)])
 
     def entropy(self, belief: Array) -> Array:
         return entropies(belief)
@@ -122,6 +131,9 @@ class Factored:
 
     def vector(self, belief: Array) -> Array:
         return jnp.exp(belief).ravel()
+
+    def features(self, belief: Array) -> Array:
+        return jnp.concatenate([jnp.exp(belief), log_odds(belief)], -1).ravel()
 
     def entropy(self, belief: Array) -> Array:
         return entropies(belief).mean()

@@ -108,6 +108,11 @@ class ExtendedKalman:
         scale = spread(prior)
         return jnp.concatenate([(belief.mean - prior.mean) / scale, spread(belief) / scale])
 
+    def features(self, belief: Gaussian) -> Array:
+        """The same with the logarithms of the standard deviations, which fall by orders of magnitude."""
+        means, spreads = jnp.split(self.vector(belief), 2)
+        return jnp.concatenate([means, jnp.log(spreads)])
+
     def entropy(self, belief: Gaussian) -> Array:
         """1 for the prior (or less sure), 0 for `CERTAIN` in every direction (or surer), linear in nats between."""
         gained = (size(self.init()) - size(belief)) / belief.mean.size

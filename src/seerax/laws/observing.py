@@ -16,8 +16,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from seerax import agents
 from seerax.advice import ensemble
-from seerax.agents import brpo
 from seerax.core import Action, BeliefMDP, Key, Outcome, Situation, World
 from seerax.filters import Categorical, Factored
 
@@ -28,6 +28,7 @@ LONGEST = 1000  # a world is followed for at most so many steps, then ended
 ROWS = 1024  # visited situations looked at side by side
 TIMES = (1, 3, 10, 30)  # when beliefs are tested: early, for survival itself may tell more than the filter uses
 ENOUGH = 1 / 8  # share of the episodes that must still run for a time to count
+COARSE = 1 / 8  # how much more often than it says the mode of a belief on a coarse grid may be wrong
 LIMIT = 4.0  # standard errors that are no longer chance
 
 
@@ -73,7 +74,7 @@ def act(mdp: BeliefMDP, behaviour: Array, key: Key, situation: Situation) -> Act
     low, high = jnp.asarray(mdp.problem.action_low), jnp.asarray(mdp.problem.action_high)
     dice = jax.random.uniform(key, (mdp.action_size + 1,))
     random = low + (high - low) * dice[1:]
-    advice, residual = ensemble(key, situation), brpo.compose(situation, jnp.zeros(mdp.action_size))
+    advice, residual = ensemble(key, situation), agents.brpo.compose(situation, jnp.zeros(mdp.action_size))
     return mdp.clip(jnp.stack([advice, jnp.where(dice[0] < 0.3, random, advice), random, residual])[behaviour])
 
 
@@ -111,6 +112,7 @@ def finiteness(mdp: BeliefMDP, world: World, outcome: Outcome) -> dict[str, Any]
         "bonus": outcome.bonus,
         "filter: belief": belief,
         "filter.vector": mdp.filter.vector(belief),
+        "filter: what a network sees": agents.belief(mdp, world.situation),
         "advisor": advice,
     }
     return jax.tree.map(lambda leaf: is_key(leaf) or jnp.isfinite(leaf).all(), places)

@@ -229,7 +229,7 @@ def draw_maze(maze: Maze, ax: Any, situation: Situation, action: Action, latent:
     state, belief, advised = situation
     agent, radius = state.position, AGENT_SHARE * maze.body.contact
     pen = draw_arena(maze, ax, np.exp(belief))
-    pen.star(latent + 0.7 * maze.right_radius, 11)
+    pen.star(latent + max(0.7 * maze.right_radius, 0.1), 11)  # clear of the number
     if state.sensed and state.reading > 0:
         pen.ring(agent, float(state.reading), "sensing", 1.5, 0.45)
     if maze.senses(state, action):

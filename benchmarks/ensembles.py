@@ -1,0 +1,70 @@
+"""Measure every ensemble beside its clairvoyant and the authors' figure, and write the table into docs/problems.md.
+
+    .venv/bin/python benchmarks/ensembles.py [EPISODES]
+
+The raw numbers go to results/ensembles.json. "Never senses" is the same ensemble with sensing always off.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import jax.numpy as jnp
+
+import seerax
+from seerax import problems, rollout, runs, store
+from seerax.advice import Clairvoyant, ensemble
+from seerax.core import BeliefMDP, Policy
+from seerax.problems.originals import ORIGINALS
+
+ROOT = Path(__file__).parent.parent
+
+
+def never_senses(mdp: BeliefMDP) -> Policy:
+    problem: Any = mdp.problem
+    return lambda key, situation: problem.with_sensing(situation.advice, jnp.bool_(False))
+
+
+def players(mdp: BeliefMDP) -> dict[str, Any]:
+    silent = {"never senses": never_senses(mdp)} if hasattr(mdp.problem, "with_sensing") else {}
+    return {"ensemble": ensemble, **silent, "clairvoyant": Clairvoyant(mdp.expert)}  # type: ignore[arg-type]
+
+
+def measured(name: str, episodes: int) -> dict[str, Any]:
+    mdp, key = problems.make(name), runs.evaluation_key(0)
+    return {who: rollout.evaluate(key, mdp, policy, episodes).summary() for who, policy in players(mdp).items()}
+
+
+def line(name: str, who: str, s: dict[str, Any]) -> str:
+    low, high = s["ci95"]
+    sensing = "-" if s["sensing"] is None else f"{100 * s['sensing']:.1f} %"
+    original = ORIGINALS[name] if who == "ensemble" and name in ORIGINALS else ""
+    numbers = f"{s['mean']:.1f} | [{low:.1f}, {high:.1f}] | {100 * s['success']:.1f} % | {sensing} | {s['length']:.1f}"
+    return f"| {name} | {who} | {numbers} | {original} |"
+
+
+def table(results: dict[str, dict[str, Any]]) -> str:
+    titles = "problem", "agent", "mean return", "95 % interval", "success", "sensing", "length", "original"
+    head = f"| {' | '.join(titles)} |\n{'|---' * len(titles)}|"
+    return "\n".join([head, *(line(name, who, s) for name, each in results.items() for who, s in each.items())])
+
+
+def between(path: Path, content: str) -> None:
+    start, end = "<!-- ensembles -->\n", "\n<!-- end of ensembles -->"
+    text = path.read_text()
+    before, after = text.split(start)[0], text.split(end)[1]
+    store.write_bytes(path, f"{before}{start}{content}{end}{after}".encode())
+
+
+def main() -> None:
+    seerax.prepare()
+    episodes = int(sys.argv[1]) if sys.argv[1:] else 2000
+    results = {name: measured(name, episodes) for name in problems.PROBLEMS}
+    store.write_json(ROOT / "results/ensembles.json", results)
+    between(ROOT / "docs/problems.md", table(results))
+
+
+if __name__ == "__main__":
+    main()
