@@ -14,7 +14,7 @@ from typing import Any
 import jax.numpy as jnp
 
 import seerax
-from seerax import problems, rollout, runs, store
+from seerax import pages, problems, rollout, runs, store
 from seerax.advice import Clairvoyant, ensemble
 from seerax.core import BeliefMDP, Policy
 from seerax.problems.originals import ORIGINALS
@@ -51,19 +51,12 @@ def table(results: dict[str, dict[str, Any]]) -> str:
     return "\n".join([head, *(line(name, who, s) for name, each in results.items() for who, s in each.items())])
 
 
-def between(path: Path, content: str) -> None:
-    start, end = "<!-- ensembles -->\n", "\n<!-- end of ensembles -->"
-    text = path.read_text()
-    before, after = text.split(start)[0], text.split(end)[1]
-    store.write_bytes(path, f"{before}{start}{content}{end}{after}".encode())
-
-
 def main() -> None:
     seerax.prepare()
     episodes = int(sys.argv[1]) if sys.argv[1:] else 2000
     results = {name: measured(name, episodes) for name in problems.PROBLEMS}
     store.write_json(ROOT / "results/ensembles.json", results)
-    between(ROOT / "docs/problems.md", table(results))
+    pages.write_between(ROOT / "docs/problems.md", "ensembles", table(results))
 
 
 if __name__ == "__main__":

@@ -26,24 +26,22 @@ LENGTH = 64  # steps of each world in one call of a simulation
 def simulation(mdp: BeliefMDP, worlds: int) -> tuple[Any, Callable[[], Any]]:
     """(compiled program, one call of it): every world `LENGTH` steps on, following the advice."""
 
-    def run(key: Key, worlds: World) -> tuple[World, Array]:
-        key = jax.random.fold_in(key, jax.lax.axis_index(devices.WORLDS))
+    def run(key: Key, worlds: World) -> tuple[Key, World]:
+        key, local = jax.random.split(key)
+        local = jax.random.fold_in(local, jax.lax.axis_index(devices.WORLDS))
 
-        def body(worlds: World, key: Key) -> tuple[World, Array]:
+        def body(worlds: World, key: Key) -> tuple[World, None]:
             keys = jax.random.split(key, worlds.over.shape[0])
-            worlds, outcome = jax.vmap(mdp.step)(keys, worlds, worlds.situation.advice)
-            return worlds, outcome.reward.sum()
+            return jax.vmap(mdp.step)(keys, worlds, worlds.situation.advice)[0], None
 
-        worlds, reward = jax.lax.scan(body, worlds, jax.random.split(key, LENGTH))
-        return worlds, reward.sum(keepdims=True)
+        return key, jax.lax.scan(body, worlds, jax.random.split(local, LENGTH))[0]
 
-    spread = P(devices.WORLDS)
-    mapped = jax.shard_map(
-        run, mesh=devices.mesh(worlds), in_specs=(P(), spread), out_specs=(spread, spread), check_vma=False
-    )
+    spec = (P(), P(devices.WORLDS))
+    mapped = jax.shard_map(run, mesh=devices.mesh(worlds), in_specs=spec, out_specs=spec, check_vma=False)
     first = jax.jit(jax.vmap(mdp.reset))(jax.random.split(jax.random.key(0), worlds))
-    program = jax.jit(mapped).lower(jax.random.key(1), first).compile()
-    return program, going_on(lambda worlds: program(jax.random.key(1), worlds)[0], program(jax.random.key(1), first)[0])
+    spread = jax.jit(mapped)(jax.random.key(1), first)
+    program = jax.jit(mapped).lower(*spread).compile()
+    return program, going_on(lambda state: program(*state), spread)
 
 
 def going_on(step: Callable[[Any], Any], state: Any) -> Callable[[], Any]:
