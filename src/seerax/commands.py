@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,7 +14,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from seerax import devices, experiments, figures, laws, problems, rollout, runs, store
+from seerax import devices, experiments, faults, figures, laws, problems, rollout, runs, store
 from seerax.advice import Clairvoyant, ensemble, sampled
 from seerax.agents import AGENTS
 from seerax.core import BeliefMDP, Policy
@@ -22,6 +23,7 @@ from seerax.experiments import Experiment
 from seerax.problems.maze import Maze
 from seerax.progress import TrainingBar, episode_bar
 from seerax.rollout import Evaluation
+from seerax.stopping import Stopped
 
 if TYPE_CHECKING:
     from seerax import cli
@@ -46,22 +48,22 @@ def list_problems(command: cli.Problems) -> None:
 def train(command: cli.Train) -> None:
     devices.prepare()
     run = _asked_run(command)
-    run.experiment.trainer()  # mistakes are told before anything is written
-    if not command.resume:
-        runs.begin(run, command.overwrite)
-    with TrainingBar(err, run) as bar:
-        try:
-            progress = runs.train(run, bar.show, resume=command.resume)
-        except KeyboardInterrupt:
-            asked = f"seerax train {run.experiment.problem} --agent {run.experiment.agent} --out {run.folder.path}"
-            err.print(f"\nStopped and saved. Continue with: {asked} --resume", soft_wrap=True)
-            raise
-    _conclude(run, progress.best)
+    try:
+        with TrainingBar(err, run) as bar:
+            progress = runs.train(run, bar.show, command.resume, command.overwrite, command.save, say)
+        _conclude(run, progress.best)
+    except Stopped:
+        asked = ("seerax", "train", run.experiment.problem, "--agent", run.experiment.agent, "--out", run.folder.path)
+        say(f"Stopped. Go on with: {shlex.join(map(str, asked))} --resume")
+        raise
+
+
+def say(message: str) -> None:
+    err.print(escape(message), soft_wrap=True)
 
 
 def _asked_run(command: cli.Train) -> runs.Run:
-    if command.seeds < 1:
-        raise Mistake(f"--seeds must be at least 1, not {command.seeds}.")
+    runs.checked_seed(command.seed, command.seeds)
     if command.resume and command.overwrite:
         raise Mistake("--resume and --overwrite exclude each other.")
     folder = command.out or Path("runs") / f"{command.problem.replace(':', '-')}-{command.agent}-seed{command.seed}"
@@ -120,7 +122,7 @@ def evaluate(command: cli.Evaluate) -> None:
     devices.prepare()
     if command.episodes < 1:
         raise Mistake(f"--episodes must be at least 1, not {command.episodes}.")
-    problem, agent, contestants = find_players(command.target, command.agent)
+    problem, agent, contestants = find_players(command.target, command.agent, command.problem)
     each = -(-command.episodes // len(contestants))
     key = runs.evaluation_key(command.seed)
     with episode_bar(err, each * len(contestants)) as advance:
@@ -133,11 +135,13 @@ def evaluate(command: cli.Evaluate) -> None:
         out.print(results_table(f"{problem}, {result.returns.size} episodes", {agent: result}))
 
 
-def find_players(target: str, agent: str | None) -> tuple[str, str, list[tuple[BeliefMDP, Policy | Clairvoyant]]]:
+def find_players(
+    target: str, agent: str | None, problem: str | None = None
+) -> tuple[str, str, list[tuple[BeliefMDP, Policy | Clairvoyant]]]:
     """(problem, agent, who plays): a run folder has one player per seed."""
     path = Path(target)
     if path.is_dir() or path.suffix == ".safetensors":
-        return _learned_players(path, agent)
+        return _learned_players(path, agent, problem)
     agent = agent or "ensemble"
     if agent in BASELINES:
         mdp = experiments.find_problem(target)
@@ -150,11 +154,13 @@ def find_players(target: str, agent: str | None) -> tuple[str, str, list[tuple[B
     return target, agent, players
 
 
-def _learned_players(path: Path, agent: str | None) -> tuple[str, str, list[tuple[BeliefMDP, Policy | Clairvoyant]]]:
+def _learned_players(
+    path: Path, agent: str | None, problem: str | None = None
+) -> tuple[str, str, list[tuple[BeliefMDP, Policy | Clairvoyant]]]:
     files = runs.RunFolder(path).policies() if path.is_dir() else [path]
     if not files:
         raise Mistake(f"{path} holds no trained policy.")
-    loaded = [runs.load_policy(file) for file in files]
+    loaded = [runs.load_policy(file, problem) for file in files]
     experiment = loaded[0][0]
     if agent in BASELINES:
         return experiment.problem, str(agent), [baseline(loaded[0][1].mdp, str(agent))]
@@ -187,12 +193,23 @@ def check(command: cli.Check) -> None:
         raise Mistake(f"{command.target} breaks {broken} of {len(findings)} laws.")
 
 
+# ---- replay ------------------------------------------------------------------------------------------------------
+
+
+def replay(command: cli.Replay) -> None:
+    devices.prepare()
+    ppo, fault = runs.load_fault(command.fault, command.problem)
+    lines = faults.told(faults.examine(ppo, fault.learner))
+    for line in lines or ["All is finite now: the fault is gone."]:
+        out.print(escape(line), soft_wrap=True)
+
+
 # ---- pictures ----------------------------------------------------------------------------------------------------
 
 
 def film(command: cli.Film) -> None:
     devices.prepare()
-    problem, agent, players = find_players(command.target, command.agent)
+    problem, agent, players = find_players(command.target, command.agent, command.problem)
     mdp, policy = players[0]
     key = jax.random.fold_in(runs.evaluation_key(command.seed), command.episode)
     panels = [(agent, rollout.record(key, mdp, policy))]
@@ -229,9 +246,9 @@ def _curve(path: Path, command: cli.Figure) -> None:
     if not command.targets:
         raise Mistake("figure curve needs at least one run folder.")
     folders = [runs.RunFolder(Path(target)) for target in command.targets]
-    labels = [folder.read_config()["agent"] for folder in folders]
-    known = [json.loads(folder.evaluation.read_text()) for folder in folders if folder.evaluation.exists()]
-    lines = {name: known[0][name]["mean"] for name in ("ensemble", "clairvoyant") if known and name in known[0]}
+    labels = [runs.reopen(folder.path).experiment.agent for folder in folders]
+    known = [folder.read_means() for folder in folders if folder.evaluation.exists()]
+    lines = {name: known[0][name] for name in ("ensemble", "clairvoyant") if known and name in known[0]}
     curves: dict[str, Any] = {}
     for label, folder in zip(labels, folders, strict=True):
         curves.setdefault(label, []).extend(folder.curves())

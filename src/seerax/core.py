@@ -176,6 +176,7 @@ class BeliefMDP:
         return World(next_latent, situation, time, over, world.score + reward, world.episode), outcome
 
     def _ask(self, key: Key, world: World) -> World:
+        """Advice out of bounds is clipped; what is not a number stays so, for training and evaluation to refuse."""
         state, belief, _ = world.situation
         advice = self.advisor(Moment(key, world.episode, world.time), state, belief)
         return world._replace(situation=Situation(state, belief, self.clip(advice)))
@@ -184,6 +185,17 @@ class BeliefMDP:
 def select(condition: Array, yes: Any, no: Any) -> Any:
     """`jnp.where` for whole pytrees, with one scalar condition."""
     return jax.tree.map(lambda a, b: jnp.where(condition, a, b), yes, no)
+
+
+def finite(tree: Any) -> Array:
+    """Whether every number in a pytree is."""
+    numbers = [leaf for leaf in jax.tree.leaves(tree) if jnp.issubdtype(jnp.result_type(leaf), jnp.inexact)]
+    return jnp.stack([jnp.isfinite(leaf).all() for leaf in numbers] or [jnp.bool_(True)]).all()
+
+
+def sound(situation: Situation) -> Situation:
+    """Part by part, whether it is finite: state, belief, advice."""
+    return Situation(*[finite(part) for part in situation])
 
 
 def l1_bonus(epsilon: float) -> Bonus:
