@@ -42,7 +42,7 @@ class Config:
 
     @property
     def iterations(self) -> int:
-        return max(1, round(self.steps / self.batch))
+        return max(1, round(self.steps / max(self.batch, 1)))
 
     def problems(self) -> Iterator[str]:
         """What cannot work, in words."""
