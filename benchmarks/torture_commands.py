@@ -105,8 +105,9 @@ class Answer(NamedTuple):
 
     @property
     def right(self) -> bool:
+        odd = [mark for mark in ("Traceback", "----", "────") if mark in self.said]
         one = self.said.startswith("seerax: ") and self.said.count("\n") == 1 and len(self.said) < 600
-        return self.code == 2 and one and self.shown == "" and "Traceback" not in self.said
+        return self.code == 2 and one and self.shown == "" and not odd
 
 
 def asked(arguments: list[str]) -> Answer:

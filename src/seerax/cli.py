@@ -209,10 +209,9 @@ def command_line(arguments: list[str]) -> Any:
 
 def in_short(boxed: str, arguments: list[str]) -> str:
     """What the parser explains in a box, as one sentence: what is wrong, what may have been meant, where to read on."""
-    lines = [line.strip("│ ") for line in boxed.splitlines() if not line.startswith(("╭", "╰"))]
-    paragraphs = " ".join(line if set(line) - {"─"} else "\n" for line in lines).split("\n")
-    wrong = one_line(paragraphs[0])
-    meant = re.findall(r"--[\w.-]+", boxed.partition("Perhaps you meant")[2].partition("─")[0])
+    plain = re.sub("[│|╭╮╰╯]", " ", boxed)
+    _, wrong, *rest = [one_line(part) for part in re.split("[─-]{4,}", plain) if part.strip()] + [""]
+    meant = re.findall(r"--\w[\w.-]*", "".join(part for part in rest if "Perhaps you meant" in part))
     hint = f" Did you mean {meant[0]}?" if meant else ""
     command = f"{arguments[0]} " if arguments and arguments[0] in COMMANDS else ""
     return f"{wrong.rstrip('.')}.{hint} See seerax {command}--help"
