@@ -6,7 +6,6 @@ from seerax import devices
 
 devices.prepare(2)
 
-import jax  # noqa: E402
 import pytest  # noqa: E402
 from hypothesis import settings  # noqa: E402
 
@@ -15,7 +14,6 @@ from seerax.problems import maze, tiger, tree  # noqa: E402
 
 settings.register_profile("seerax", deadline=None, derandomize=True, max_examples=60)
 settings.load_profile("seerax")
-jax.config.update("jax_debug_key_reuse", True)  # a key that is used twice is an error
 
 
 @pytest.fixture(scope="session")

@@ -15,6 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.experimental.key_reuse._core import check_key_reuse
 
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT / "benchmarks"))
@@ -22,7 +23,7 @@ sys.path.insert(0, str(ROOT / "benchmarks"))
 import torture  # noqa: E402
 import torture_commands  # noqa: E402
 
-from seerax import checkpoints, core, experiments, faults, limits, lock, logs, ppo, rollout, runs, stopping  # noqa: E402
+from seerax import checkpoints, core, experiments, faults, limits, lock, logs, ppo, problems, rollout, runs, stopping  # noqa: E402
 from seerax.advice import ensemble  # noqa: E402
 from seerax.checkpoints import Checkpoints, Schedule  # noqa: E402
 from seerax.errors import Mistake, one_line  # noqa: E402
@@ -161,6 +162,30 @@ def test_evaluation_ends_with_143_on_sigterm(monkeypatch):
     monkeypatch.setattr(rollout, "evaluate", lambda *_: signal.raise_signal(signal.SIGTERM))
     answer = torture_commands.asked(["evaluate", "tiger"])
     assert answer == (143, "", "")
+
+
+# ---- determinism -------------------------------------------------------------------------------------------------
+
+
+def test_the_checker_of_keys_finds_one_that_is_used_twice():
+    with pytest.raises(jax.errors.KeyReuseError):
+        check_key_reuse(lambda key: jax.random.normal(key) + jax.random.uniform(key), jax.random.key(0))
+
+
+@pytest.mark.parametrize("name", problems.PROBLEMS)
+def test_no_problem_filter_or_advisor_uses_a_key_twice(name):
+    """Traced only. Whole trainings are beyond the checker: it takes a key that a scan chooses between for used."""
+    mdp = problems.make(name)
+
+    def live(key):
+        first, second = jax.random.split(key)
+        return mdp.step(second, mdp.reset(first), jnp.zeros(mdp.action_size))[1]
+
+    check_key_reuse(live, jax.random.key(0))
+
+
+def test_no_learner_is_born_from_a_key_used_twice():
+    check_key_reuse(experiments.settings("tiger").trainer().init, jax.random.key(0))
 
 
 # ---- one writer --------------------------------------------------------------------------------------------------
