@@ -117,7 +117,8 @@ class Child:
     def __init__(self, folder: Path, iterations: int):
         resumed = (folder / "config.json").exists()
         self.folder, self.expected = folder, newest(folder) if resumed else 0
-        self.said = folder.with_suffix(".said")
+        self.paper = tempfile.NamedTemporaryFile(suffix=".said")  # noqa: SIM115  (the run's own disk may be full)
+        self.said = Path(self.paper.name)
         with open(self.said, "w") as file:
             command = resume_command(folder) if resumed else begin_command(folder, iterations)
             self.process = subprocess.Popen(command, stdout=file, stderr=file)
