@@ -72,10 +72,10 @@ class Log:
     def _draw(self, row: dict[str, Any]) -> None:
         measured = {name: value for name, value in row.items() if name not in PLACE and value is not None}
         values = [Summary.Value(tag=name, simple_value=value) for name, value in measured.items()]
-        time = self.started + row["seconds"]
+        when = self.started + row["seconds"]
         if row["seed"] in self.boards:
             self.boards[row["seed"]].write_event(
-                Event(wall_time=time, step=row["steps"], summary=Summary(value=values))
+                Event(wall_time=when, step=row["steps"], summary=Summary(value=values))
             )
 
     def sync(self) -> None:

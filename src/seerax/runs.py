@@ -8,6 +8,7 @@ import shlex
 import shutil
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from importlib.resources import files
 from pathlib import Path
@@ -204,7 +205,7 @@ def train(
         try:
             return Session(run, ppo, log, schedule).train(earlier, report, stop)
         finally:
-            with writing(run.folder.metrics):
+            with suppress(OSError):  # whatever a checkpoint rests on was synced before it
                 log.close()
 
 
