@@ -60,9 +60,9 @@ def check(ppo: PPO, seeds: int, folder: Path) -> None:
         less = "fewer --ppo.worlds, a shorter --ppo.length or fewer --seeds"
         raise Mistake(f"This run needs at least {told(memory)} of memory and {told(there)} are free: ask for {less}.")
     disk = 3 * checkpoint + seeds * LOG_ROW * ppo.config.iterations  # two kept, one being written
-    free = shutil.disk_usage(existing(folder)).free
-    if disk > free:
-        raise Mistake(f"This run needs about {told(disk)} of disk and {told(free)} are free at {folder}.")
+    room = shutil.disk_usage(existing(folder))
+    if room.total and disk > room.free:  # what has no size, like /proc, is not a disk
+        raise Mistake(f"This run needs about {told(disk)} of disk and {told(room.free)} are free at {folder}.")
 
 
 def existing(path: Path) -> Path:
