@@ -3,7 +3,7 @@ PYTHON ?= python3
 UV := $(shell command -v uv 2>/dev/null || echo $(PYTHON) -m uv)
 BIN := .venv/bin
 
-.PHONY: setup demo test lint bench clean
+.PHONY: setup demo test lint bench torture clean
 
 setup: .venv/.made
 
@@ -22,6 +22,9 @@ bench: setup
 
 test: setup lint
 	$(BIN)/pytest -q -n 2 --dist loadfile tests
+
+torture: setup
+	$(BIN)/python benchmarks/torture.py
 
 lint: setup
 	$(BIN)/ruff check .

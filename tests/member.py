@@ -19,7 +19,7 @@ from seerax import cli, runs
 def main(target: str, signal: int, steps: int) -> None:
     train = runs.train
 
-    def watched(run, report, resume):
+    def watched(run, report, *options):
         def sent(progress):
             report(progress)
             if signal:
@@ -27,7 +27,7 @@ def main(target: str, signal: int, steps: int) -> None:
             if signal and progress.steps == steps:
                 os.kill(os.getpid(), signal)
 
-        progress = train(run, sent, resume)
+        progress = train(run, sent, *options)
         np.savez(Path(target), *map(np.asarray, jax.tree.leaves(progress.learner.brain)))
         return progress
 

@@ -152,7 +152,7 @@ WRONG = {
     "no worlds": (["train", "tiger", "--ppo.worlds", "0"], "worlds must be at least 1"),
     "negative steps": (["train", "tiger", "--steps", "-5"], "steps must be at least 1"),
     "odd minibatches": (["train", "tiger", "--ppo.minibatches", "7"], "equal minibatches"),
-    "no seeds": (["train", "tiger", "--seeds", "0"], "--seeds must be at least 1"),
+    "no seeds": (["train", "tiger", "--seeds", "0"], "number of seeds must be at least 1"),
     "no episodes": (["evaluate", "tiger", "--episodes", "0"], "--episodes must be at least 1"),
     "wrong scale": (["train", "maze4", "--scale", "1", "2"], "3 dimensions"),
     "bad discount": (["train", "tiger", "--ppo.discount", "1.5"], "discount must lie in"),
@@ -183,7 +183,7 @@ def test_a_mistake_is_one_sentence_and_exit_code_2(seerax, name, tmp_path):
 )
 def test_what_cannot_be_parsed_exits_with_2(seerax, arguments):
     code, _, err = seerax(*arguments)
-    assert code == 2 and "Traceback" not in err
+    assert code == 2 and err.startswith("seerax: ") and err.count("\n") == 1
 
 
 def test_help_shows_the_settings_of_the_named_problem(seerax):
@@ -255,5 +255,7 @@ def test_a_problem_of_ones_own_trains_by_its_name(seerax, tmp_path):
     (tmp_path / "theirs.py").write_text(BROKEN)
     code, _, _ = seerax("train", "theirs:ours", "--steps", "256", "--out", "run", *TINY)
     assert code == 0
-    code, out, _ = seerax("evaluate", "run", "--episodes", "64", "--json")
+    code, _, err = seerax("evaluate", "run", "--episodes", "64", "--json")
+    assert code == 2 and "--problem theirs:ours" in err
+    code, out, _ = seerax("evaluate", "run", "--episodes", "64", "--json", "--problem", "theirs:ours")
     assert code == 0 and json.loads(out)["problem"] == "theirs:ours"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from dataclasses import replace
 
 import jax
@@ -12,6 +13,7 @@ from seerax import agents, experiments, rollout, runs, store
 from seerax.advice import ensemble
 from seerax.errors import Mistake
 from seerax.ppo import Config
+from seerax.stopping import Stopped
 
 CONFIG = Config(steps=1536, worlds=16, length=8, minibatches=2, evaluations=3, evaluation_episodes=16)
 
@@ -33,11 +35,12 @@ def test_interrupted_and_resumed_equals_undisturbed(experiment, whole, tmp_path)
 
     def cut(progress):
         if progress.steps == 640:  # between two evaluations
-            raise KeyboardInterrupt
+            signal.raise_signal(signal.SIGTERM)
 
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(Stopped) as stopped:
         runs.train(run, cut)
-    assert store.read_about(run.folder.checkpoint)["steps"] == 640
+    assert stopped.value.exit_code == 143
+    assert run.folder.checkpoints.numbers() == [5]
     runs.train(runs.reopen(run.folder.path), resume=True)
     ours, theirs = run.folder.rows(), whole.folder.rows()
     assert len(ours) == 2 * 13

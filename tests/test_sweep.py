@@ -87,6 +87,7 @@ def test_mistakes_are_told_before_anything_starts(name, tmp_path):
 def test_a_folder_with_another_run_is_refused(tmp_path):
     jobs = sweep.plan(command(tmp_path, "--problems", "tiger", "--seeds", "1"))
     other = replace(jobs[0].experiment, bonus=0.5)
+    jobs[0].path.mkdir(parents=True)
     runs.begin(runs.Run(other, 0, 1, jobs[0].folder))
     with pytest.raises(Mistake, match="another run"):
         sweep.plan(command(tmp_path, "--problems", "tiger", "--seeds", "1"))
@@ -170,8 +171,10 @@ def test_a_sweep_trains_sums_up_and_when_repeated_does_only_what_is_missing(tmp_
     words = ["--problems", "tiger", "--agents", "bpo", "--seeds", "2", "--workers", "2", "--set", "ppo.steps=512"]
     asked = command(tmp_path, *words, *sets(*TINY.split()))
     broken = sweep.plan(asked)[1]
+    broken.folder.checkpoints.folder.mkdir(parents=True)
     runs.begin(runs.Run(broken.experiment, broken.seed, 1, broken.folder))
-    broken.folder.checkpoint.write_text("not a checkpoint")
+    broken.folder.checkpoints.folder.mkdir()
+    broken.folder.checkpoints.manifest(1).write_text("not a checkpoint")
     with pytest.raises(Mistake, match="1 of 2 runs failed"):
         asked.run()
     assert "checkpoint" in json.loads((tmp_path / "summary.json").read_text())["failed"][broken.name]

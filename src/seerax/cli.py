@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import os
+import re
 import sys
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -12,8 +15,10 @@ from typing import Annotated, Any, Literal, Union
 import tyro
 from tyro.conf import Positional, UseAppendAction, arg, subcommand
 
+from seerax import stopping
+from seerax.checkpoints import Schedule
 from seerax.config import Config
-from seerax.errors import Mistake, unknown
+from seerax.errors import Mistake, one_line, unknown
 
 
 @dataclass(frozen=True)
@@ -46,9 +51,10 @@ class Train:
     out: Annotated[Path | None, arg(metavar="PATH")] = None
     """Folder of the run (default: runs/PROBLEM-AGENT-seedN)."""
     resume: bool = False
-    """Continue the run in that folder."""
+    """Go on with the run in that folder, exactly from its last checkpoint."""
     overwrite: bool = False
     """Replace the run in that folder."""
+    save: Schedule = field(default_factory=Schedule)
     scale: float | tuple[float, ...] = 1.0
     """Of the network's raw output: one for all action dimensions, or one each."""
     blend: Annotated[float | None, arg(metavar="W")] = None
@@ -116,6 +122,8 @@ class Evaluate:
     """A run folder, a policy file, or a problem."""
     agent: Annotated[str | None, arg(metavar="NAME")] = None
     """With a problem: ensemble, clairvoyant, posterior_sampling, or a learned agent (the policy we ship)."""
+    problem: Annotated[str | None, arg(metavar="MODULE:OBJECT")] = None
+    """Of a run on a problem of your own: its code is only run if you name it."""
     episodes: int = 1000
     seed: int = 0
     json: bool = False
@@ -150,6 +158,8 @@ class Film:
     """A run folder, a policy file, or a problem."""
     agent: Annotated[str | None, arg(metavar="NAME")] = None
     """With a problem: who plays (default: ensemble)."""
+    problem: Annotated[str | None, arg(metavar="MODULE:OBJECT")] = None
+    """Of a run on a problem of your own: its code is only run if you name it."""
     seed: int = 0
     episode: int = 0
     """Which episode of that seed: the same one as in `seerax evaluate`."""
@@ -199,6 +209,21 @@ class Bench:
         commands.bench(self)
 
 
+@dataclass(frozen=True)
+class Replay:
+    """Play the iteration again in which a run met numbers that are not finite, and tell where they came from."""
+
+    fault: Annotated[Positional[Path], arg(metavar="FILE")]
+    """What the run left in its folder under faults/."""
+    problem: Annotated[str | None, arg(metavar="MODULE:OBJECT")] = None
+    """Of a run on a problem of your own: its code is only run if you name it."""
+
+    def run(self) -> None:
+        from seerax import commands
+
+        commands.replay(self)
+
+
 COMMANDS = {
     "problems": Problems,
     "train": Train,
@@ -208,6 +233,7 @@ COMMANDS = {
     "film": Film,
     "figure": Figure,
     "bench": Bench,
+    "replay": Replay,
 }
 
 
@@ -235,17 +261,35 @@ def command_line(arguments: list[str]) -> Any:
         for name, command in COMMANDS.items()
     ]
     parser: Any = Union[*options]
-    return tyro.cli(parser, prog="seerax", args=arguments, config=(tyro.conf.FlagCreatePairsOff,))
+    complaint = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(complaint):
+            return tyro.cli(parser, prog="seerax", args=arguments, config=(tyro.conf.FlagCreatePairsOff,))
+    except SystemExit as ended:
+        if ended.code:
+            raise Mistake(in_short(complaint.getvalue(), arguments)) from ended
+        raise
+
+
+def in_short(boxed: str, arguments: list[str]) -> str:
+    """What the parser explains in a box, as one sentence: what is wrong, what may have been meant, where to read on."""
+    plain = re.sub("[│|╭╮╰╯]", " ", boxed)
+    _, wrong, *rest = [one_line(part) for part in re.split("[─-]{4,}", plain) if part.strip()] + [""]
+    meant = re.findall(r"--\w[\w.-]*", "".join(part for part in rest if "Perhaps you meant" in part))
+    hint = f" Did you mean {meant[0]}?" if meant else ""
+    command = f"{arguments[0]} " if arguments and arguments[0] in COMMANDS else ""
+    return f"{wrong.rstrip('.')}.{hint} See seerax {command}--help"
 
 
 def main() -> None:
-    """Mistakes are told in one sentence, with exit code 2; an interrupted run ends with 130."""
+    """Mistakes are told in one sentence, with exit code 2; a signal ends with 128 and its number: Ctrl-C with 130."""
     try:
-        command_line(sys.argv[1:]).run()
+        with stopping.at_once():
+            command_line(sys.argv[1:]).run()
     except Mistake as mistake:
-        print(f"seerax: {mistake}", file=sys.stderr)
+        print(f"seerax: {one_line(mistake)}", file=sys.stderr)
         sys.exit(2)
     except BrokenPipeError:
         os._exit(0)
-    except KeyboardInterrupt:
-        sys.exit(130)
+    except stopping.Stopped as stopped:
+        sys.exit(stopped.exit_code)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,9 +14,10 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from seerax import devices, experiments, figures, laws, problems, rollout, runs, store, team
+from seerax import devices, experiments, faults, figures, laws, problems, rollout, runs, store, team
 from seerax.advice import Clairvoyant, ensemble, sampled
 from seerax.agents import AGENTS
+from seerax.checkpoints import Schedule
 from seerax.core import BeliefMDP, Policy
 from seerax.errors import Mistake, unknown
 from seerax.experiments import Experiment
@@ -24,6 +26,7 @@ from seerax.problems.maze import Maze
 from seerax.problems.originals import ORIGINALS
 from seerax.progress import TrainingBar, episode_bar, steps_bar
 from seerax.rollout import Evaluation
+from seerax.stopping import Stopped
 
 if TYPE_CHECKING:
     from seerax import cli
@@ -53,11 +56,15 @@ def train(command: cli.Train) -> None:
         with team.together(meeting):
             devices.insist(command.devices)
             progress = _train(run, command)
+        if team.first():
+            conclude(run, progress.best)
     except team.Lost as loss:
-        err.print(f"seerax: Another process of this run was lost ({loss}). {_how_to_go_on(run)}", soft_wrap=True)
+        say(f"seerax: Another process of this run was lost ({loss}). {how_to_go_on(run)}")
         team.abandon(1)
-    if team.first():
-        conclude(run, progress.best)
+    except Stopped:
+        if team.first():
+            say(f"Stopped. {how_to_go_on(run)}")
+        raise
 
 
 def _train(run: runs.Run, command: cli.Train) -> Progress:
@@ -66,24 +73,26 @@ def _train(run: runs.Run, command: cli.Train) -> Progress:
     if command.devices and trainer.mesh.size % command.devices:
         raise Mistake(f"{command.devices} devices cannot share {trainer.config.worlds} worlds evenly.")
     trainer.exam()
-    if not command.resume:
-        team.first_alone(lambda: runs.begin(run, command.overwrite))
-    return train_shown(run, command.resume)
+    return train_shown(run, command.resume, command.overwrite, command.save)
 
 
-def train_shown(run: runs.Run, resume: bool) -> Progress:
+def train_shown(
+    run: runs.Run, resume: bool = False, overwrite: bool = False, schedule: Schedule | None = None
+) -> Progress:
+    """With a bar, in the process that speaks for all."""
     with TrainingBar(err if team.first() else Console(quiet=True), run) as bar:
-        try:
-            return runs.train(run, bar.show, resume)
-        except KeyboardInterrupt:
-            if team.first():
-                err.print(f"\nStopped and saved. {_how_to_go_on(run)}", soft_wrap=True)
-            raise
+        tell = say if team.first() else lambda message: None
+        return runs.train(run, bar.show, resume, overwrite, schedule or Schedule(), tell)
 
 
-def _how_to_go_on(run: runs.Run) -> str:
-    asked = f"seerax train {run.experiment.problem} --agent {run.experiment.agent} --out {run.folder.path} --resume"
-    return f"Continue with: {asked}" + (" --distributed ..." if jax.process_count() > 1 else "")
+def how_to_go_on(run: runs.Run) -> str:
+    asked = ("seerax", "train", run.experiment.problem, "--agent", run.experiment.agent, "--out", run.folder.path)
+    others = " --distributed ..." if jax.process_count() > 1 else ""
+    return f"Go on with: {shlex.join(map(str, asked))} --resume{others}"
+
+
+def say(message: str) -> None:
+    err.print(escape(message), soft_wrap=True)
 
 
 def _asked_meeting(command: cli.Train) -> team.Meeting | None:
@@ -95,8 +104,7 @@ def _asked_meeting(command: cli.Train) -> team.Meeting | None:
 
 
 def _asked_run(command: cli.Train) -> runs.Run:
-    if command.seeds < 1:
-        raise Mistake(f"--seeds must be at least 1, not {command.seeds}.")
+    runs.checked_seed(command.seed, command.seeds)
     if command.resume and command.overwrite:
         raise Mistake("--resume and --overwrite exclude each other.")
     folder = command.out or Path("runs") / f"{command.problem.replace(':', '-')}-{command.agent}-seed{command.seed}"
@@ -156,7 +164,7 @@ def evaluate(command: cli.Evaluate) -> None:
     devices.insist(command.devices)
     if command.episodes < 1:
         raise Mistake(f"--episodes must be at least 1, not {command.episodes}.")
-    problem, agent, contestants = find_players(command.target, command.agent)
+    problem, agent, contestants = find_players(command.target, command.agent, command.problem)
     each = -(-command.episodes // len(contestants))
     key = runs.evaluation_key(command.seed)
     with episode_bar(err, each * len(contestants)) as advance:
@@ -171,11 +179,13 @@ def evaluate(command: cli.Evaluate) -> None:
             out.print(f"original: {ORIGINALS[problem]}", soft_wrap=True)
 
 
-def find_players(target: str, agent: str | None) -> tuple[str, str, list[tuple[BeliefMDP, Policy | Clairvoyant]]]:
+def find_players(
+    target: str, agent: str | None, problem: str | None = None
+) -> tuple[str, str, list[tuple[BeliefMDP, Policy | Clairvoyant]]]:
     """(problem, agent, who plays): a run folder has one player per seed."""
     path = Path(target)
     if path.is_dir() or path.suffix == ".safetensors":
-        return _learned_players(path, agent)
+        return _learned_players(path, agent, problem)
     agent = agent or "ensemble"
     if agent in BASELINES:
         mdp = experiments.find_problem(target)
@@ -188,11 +198,13 @@ def find_players(target: str, agent: str | None) -> tuple[str, str, list[tuple[B
     return target, agent, players
 
 
-def _learned_players(path: Path, agent: str | None) -> tuple[str, str, list[tuple[BeliefMDP, Policy | Clairvoyant]]]:
+def _learned_players(
+    path: Path, agent: str | None, problem: str | None = None
+) -> tuple[str, str, list[tuple[BeliefMDP, Policy | Clairvoyant]]]:
     files = runs.RunFolder(path).policies() if path.is_dir() else [path]
     if not files:
         raise Mistake(f"{path} holds no trained policy.")
-    loaded = [runs.load_policy(file) for file in files]
+    loaded = [runs.load_policy(file, problem) for file in files]
     experiment = loaded[0][0]
     if agent in BASELINES:
         return experiment.problem, str(agent), [baseline(loaded[0][1].mdp, str(agent))]
@@ -225,12 +237,23 @@ def check(command: cli.Check) -> None:
         raise Mistake(f"{command.target} breaks {broken} of {len(findings)} laws.")
 
 
+# ---- replay ------------------------------------------------------------------------------------------------------
+
+
+def replay(command: cli.Replay) -> None:
+    devices.prepare()
+    ppo, fault = runs.load_fault(command.fault, command.problem)
+    lines = faults.told(faults.examine(ppo, fault.learner))
+    for line in lines or ["All is finite now: the fault is gone."]:
+        out.print(escape(line), soft_wrap=True)
+
+
 # ---- pictures ----------------------------------------------------------------------------------------------------
 
 
 def film(command: cli.Film) -> None:
     devices.prepare()
-    problem, agent, players = find_players(command.target, command.agent)
+    problem, agent, players = find_players(command.target, command.agent, command.problem)
     mdp, policy = players[0]
     key = jax.random.fold_in(runs.evaluation_key(command.seed), command.episode)
     panels = [(agent, rollout.record(key, mdp, policy))]
@@ -267,9 +290,9 @@ def _curve(path: Path, command: cli.Figure) -> None:
     if not command.targets:
         raise Mistake("figure curve needs at least one run folder.")
     folders = [runs.RunFolder(Path(target)) for target in command.targets]
-    labels = [folder.read_config()["agent"] for folder in folders]
-    known = [json.loads(folder.evaluation.read_text()) for folder in folders if folder.evaluation.exists()]
-    lines = {name: known[0][name]["mean"] for name in ("ensemble", "clairvoyant") if known and name in known[0]}
+    labels = [runs.reopen(folder.path).experiment.agent for folder in folders]
+    known = [folder.read_means() for folder in folders if folder.evaluation.exists()]
+    lines = {name: known[0][name] for name in ("ensemble", "clairvoyant") if known and name in known[0]}
     curves: dict[str, Any] = {}
     for label, folder in zip(labels, folders, strict=True):
         curves.setdefault(label, []).extend(folder.curves())

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+MOST = 10**15  # of anything
+
 
 @dataclass(frozen=True)
 class Config:
@@ -40,24 +42,31 @@ class Config:
 
     @property
     def iterations(self) -> int:
-        return max(1, round(self.steps / self.batch))
+        return max(1, round(self.steps / max(self.batch, 1)))
 
     def problems(self) -> Iterator[str]:
         """What cannot work, in words."""
         for name in ("steps", "worlds", "length", "epochs", "minibatches", "evaluations", "evaluation_episodes"):
-            if getattr(self, name) < 1:
-                yield f"{name} must be at least 1, not {getattr(self, name)}"
+            if not 1 <= getattr(self, name) <= MOST:
+                yield f"{name} must be at least 1 and at most {MOST}, not {getattr(self, name)}"
+        for name in ("clip", "value_weight", "entropy_weight", "gradient_norm", "target_kl"):
+            value = getattr(self, name)
+            if value is not None and not (np.isfinite(value) and (value >= 0 or name == "entropy_weight")):
+                yield f"{name} must be finite and not negative, not {value}"
+        if self.evaluations > 10_000:
+            yield f"evaluations must be at most 10000, not {self.evaluations}"
         if self.minibatches > 0 and self.batch % self.minibatches:
             yield f"worlds x length = {self.batch} steps cannot be cut into {self.minibatches} equal minibatches"
-        if not self.learning_rate > 0:
+        if not 0 < self.learning_rate < np.inf:
             yield f"learning_rate must be positive, not {self.learning_rate}"
         if self.discount is not None and not 0 <= self.discount <= 1:
             yield f"discount must lie in [0, 1], not {self.discount}"
         if not 0 <= self.trace <= 1:
             yield f"trace must lie in [0, 1], not {self.trace}"
-        if not np.all(np.asarray(self.exploration) > 0):
+        exploration = np.asarray(self.exploration)
+        if exploration.size == 0 or not np.all((exploration > 0) & (exploration < np.inf)):
             yield f"exploration must be positive, not {self.exploration}"
         if not 0 <= self.exploration_end <= 1:
             yield f"exploration_end must lie in [0, 1], not {self.exploration_end}"
-        if any(size < 1 for size in self.hidden):
-            yield f"hidden layers must have at least one unit each, not {self.hidden}"
+        if not all(1 <= size <= MOST for size in self.hidden):
+            yield f"hidden layers must have at least one unit each and at most {MOST}, not {self.hidden}"

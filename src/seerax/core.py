@@ -178,6 +178,7 @@ class BeliefMDP:
         return World(next_latent, situation, time, over, world.score + reward, world.episode), outcome
 
     def _ask(self, key: Key, world: World) -> World:
+        """Advice out of bounds is clipped; what is not a number stays so, for training and evaluation to refuse."""
         state, belief, _ = world.situation
         advice = self.advisor(Moment(key, world.episode, world.time), state, belief)
         return world._replace(situation=Situation(state, belief, self.clip(advice)))
@@ -192,6 +193,17 @@ def strong(x: Array) -> Array:
     """The same array with a firm type: one that follows its context would compile everything twice."""
     x = jnp.asarray(x)
     return x if jnp.issubdtype(x.dtype, jax.dtypes.prng_key) else jax.lax.convert_element_type(x, x.dtype)
+
+
+def finite(tree: Any) -> Array:
+    """Whether every number in a pytree is."""
+    numbers = [leaf for leaf in jax.tree.leaves(tree) if jnp.issubdtype(jnp.result_type(leaf), jnp.inexact)]
+    return jnp.stack([jnp.isfinite(leaf).all() for leaf in numbers] or [jnp.bool_(True)]).all()
+
+
+def sound(situation: Situation) -> Situation:
+    """Part by part, whether it is finite: state, belief, advice."""
+    return Situation(*[finite(part) for part in situation])
 
 
 def l1_bonus(epsilon: float) -> Bonus:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
 
 class Mistake(Exception):  # noqa: N818
@@ -15,3 +16,17 @@ def unknown(kind: str, name: str, known: Iterable[str]) -> Mistake:
     near = difflib.get_close_matches(name.lower(), known, 1, cutoff=0.5)
     hint = f" Did you mean '{near[0]}'?" if near else ""
     return Mistake(f"There is no {kind} '{name}'.{hint} Known: {', '.join(known)}.")
+
+
+@contextmanager
+def writing(place: object, otherwise: str = "") -> Iterator[None]:
+    """A full disk, a read-only folder and the like are the user's to put right; `otherwise` says what is not lost."""
+    try:
+        yield
+    except OSError as error:
+        raise Mistake(f"Cannot write to {place}: {error.strerror or error}.{otherwise}") from error
+
+
+def one_line(text: object) -> str:
+    """On one line and without control characters, for names in a stranger's file may hold any."""
+    return "".join(c if c.isprintable() else " " for c in " ".join(str(text).split()))

@@ -7,7 +7,8 @@ import sys
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from types import UnionType
+from typing import Any, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
 
@@ -15,7 +16,7 @@ from seerax import agents, problems
 from seerax.agents import Agent
 from seerax.config import Config
 from seerax.core import BeliefMDP, Bonus, entropy_bonus, l1_bonus
-from seerax.errors import Mistake, unknown
+from seerax.errors import Mistake, one_line, unknown
 from seerax.ppo import PPO
 
 Scale = float | tuple[float, ...]
@@ -50,6 +51,9 @@ class Experiment:
         for complaint in self.ppo.problems():
             raise Mistake(f"This cannot be trained: {complaint}.")
         mdp = self.mdp()
+        for name, value in (("scale", self.scale), ("blend", self.blend), ("bonus", self.bonus)):
+            if value is not None and not np.isfinite(value).all():
+                raise Mistake(f"This cannot be trained: {name} must be finite, not {value}.")
         for name, value in (("scale", self.scale), ("exploration", self.ppo.exploration)):
             if np.ndim(value) and np.size(value) != mdp.action_size:
                 raise Mistake(f"{name} has {np.size(value)} entries, but actions have {mdp.action_size} dimensions.")
@@ -104,6 +108,41 @@ SETTINGS = {
     "tree": Experiment("tree", ppo=replace(QUICK, steps=1_000_000)),
     "tiger": Experiment("tiger", ppo=QUICK),
 }
+
+
+# ---- from files --------------------------------------------------------------------------------------------------
+
+
+def experiment_from(fields: Any, path: Path) -> Experiment:
+    """An experiment from its JSON form, every field of the type it must have."""
+    if not isinstance(fields, dict) or not isinstance(fields.get("ppo"), dict) or "problem" not in fields:
+        raise Mistake(f"{path} is not a config of seerax: it does not say how to train.")
+    return Experiment(**{**checked(Experiment, fields, path), "ppo": Config(**checked(Config, fields["ppo"], path))})
+
+
+def checked(kind: Any, fields: dict[str, Any], path: Path) -> dict[str, Any]:
+    """The fields of a dataclass; JSON knows lists where we have tuples."""
+    hints = get_type_hints(kind)
+    for name, value in fields.items():
+        if name not in hints:
+            raise Mistake(f"{path} is not a config of seerax: {unknown('setting', one_line(name), hints)}")
+        if name != "ppo" and not fits(value, hints[name]):
+            raise Mistake(f"{path} is not a config of seerax: {name} cannot be {one_line(repr(value))[:80]}.")
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()}
+
+
+def fits(value: Any, hint: Any) -> bool:
+    """Whether a JSON value is of a type made of numbers, strings, tuples and alternatives."""
+    if get_origin(hint) in (Union, UnionType):
+        return any(fits(value, each) for each in get_args(hint))
+    if get_origin(hint) is tuple:
+        return isinstance(value, list) and all(fits(entry, get_args(hint)[0]) for entry in value)
+    if hint is float:
+        return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
+    return isinstance(value, hint) and (hint is bool or not isinstance(value, bool))
+
+
+# ---- problems ----------------------------------------------------------------------------------------------------
 
 
 def find_problem(name: str) -> BeliefMDP:

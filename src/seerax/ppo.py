@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import Any, NamedTuple
@@ -21,7 +21,7 @@ from jax.sharding import PartitionSpec as P
 from seerax import devices, rollout, team
 from seerax.agents import Agent
 from seerax.config import Config
-from seerax.core import Action, BeliefMDP, Key, Situation, World, strong
+from seerax.core import Action, BeliefMDP, Key, Situation, World, finite, select, sound, strong
 from seerax.networks import ActorCritic, Normaliser, log_prob
 
 __all__ = ["PPO", "Brain", "Config", "LearnedPolicy", "Learner", "Progress"]
@@ -57,6 +57,7 @@ class Played(NamedTuple):
     over: Array
     live: Array  # False for the step on which a world starts afresh
     score: Array  # the episode's return where `over`
+    noted: Any = None  # of each step, what `play` was told to note; by default whether what came of it is sound
 
 
 class LearnedPolicy(eqx.Module):
@@ -171,8 +172,9 @@ class PPO:
             held_out = None
             if iteration + 1 in marks:
                 held_out = np.asarray(team.gathered(self.held_out(learner.brain, exam))).mean(-1)
-                best = keep_better(held_out > best_return, learner.brain, best)
-                best_return = np.maximum(held_out, best_return)
+                better = held_out > np.nan_to_num(best_return, nan=-np.inf)
+                best = keep_better(better, learner.brain, best)
+                best_return = np.where(better, held_out, best_return)
             steps = (iteration + 1) * batch
             yield Progress(learner, steps, jax.device_get(metrics), held_out, best, best_return)
 
@@ -208,18 +210,17 @@ def keep_better(better: np.ndarray, new: Any, old: Any) -> Any:
 
 def iterate(ppo: PPO, learner: Learner) -> tuple[Learner, dict[str, Array]]:
     """One iteration on one device's share of the worlds; gradients and statistics are shared by all."""
-    key, local = jax.random.split(learner.key)
-    local = jax.random.fold_in(local, jax.lax.axis_index(devices.WORLDS))
-    play_key, shuffle_key = jax.random.split(local)
+    key, play_key, shuffle_key = streams(learner.key)
     worlds, played, last_value = play(ppo, play_key, learner.brain, learner.worlds)
     brain, optimiser, metrics = learn(ppo, shuffle_key, learner, played, last_value)
+    worlds = worlds._replace(over=worlds.over | ~played.noted[-1])  # what is not sound starts afresh
     return Learner(brain, optimiser, worlds, key, learner.iteration + 1), metrics
 
 
 def learn(
     ppo: PPO, key: Key, learner: Learner, played: Played, last_value: Array
 ) -> tuple[Brain, Any, dict[str, Array]]:
-    """Judge and improve: what an iteration does once it has played."""
+    """Judge and improve: what an iteration does once it has played. What is not finite changes nothing."""
     advantage = advantages(played, last_value, ppo.discount, ppo.config.trace)
     target = advantage + played.value
     brain, batch = learner.brain, summed_up(learner.brain, played, advantage, target)
@@ -230,10 +231,26 @@ def learn(
     brain = quietened(ppo.config, brain, learner.iteration + 1)
     if ppo.config.normalise_inputs:
         brain = brain._replace(inputs=brain.inputs.merge(*batch.inputs, batch.steps))
-    return brain, optimiser, {**metrics, "episodes": batch.ended, "return": batch.score}
+    usable = (batch.unsound == 0) & finite((brain, optimiser, batch, metrics))
+    brain, optimiser = select(usable, (brain, optimiser), (learner.brain, learner.optimiser))
+    told = {"episodes": batch.ended, "return": batch.score, "skipped": 1.0 - usable}
+    return brain, optimiser, {**metrics, **told}
 
 
-def play(ppo: PPO, key: Key, brain: Brain, worlds: World) -> tuple[World, Played, Array]:
+def streams(key: Key) -> tuple[Key, Key, Key]:
+    """(the next iteration's key, this device's key to play, and to shuffle)"""
+    key, local = jax.random.split(key)
+    play_key, shuffle_key = jax.random.split(jax.random.fold_in(local, jax.lax.axis_index(devices.WORLDS)))
+    return key, play_key, shuffle_key
+
+
+def is_sound(world: World, action: Action, following: World) -> Array:
+    return jnp.stack(sound(following.situation)).all()
+
+
+def play(
+    ppo: PPO, key: Key, brain: Brain, worlds: World, note: Callable[[World, Action, World], Any] = is_sound
+) -> tuple[World, Played, Array]:
     """Every world `length` steps on, with exploration noise."""
     network = brain.network
     count = worlds.over.shape[0]
@@ -252,7 +269,9 @@ def play(ppo: PPO, key: Key, brain: Brain, worlds: World) -> tuple[World, Played
         probability = log_prob(raw, mean, network.log_std)
         earned = outcome.reward + outcome.bonus
         live = ~worlds.over
-        played = Played(inputs, raw, probability, value, earned, outcome.done, outcome.over, live, following.score)
+        noted = jax.vmap(note)(worlds, actions, following)
+        ends = (outcome.done, outcome.over)
+        played = Played(inputs, raw, probability, value, earned, *ends, live, following.score, noted)
         return (following, *look(following)), played
 
     first = (worlds, *look(worlds))
@@ -293,6 +312,7 @@ class Summary(NamedTuple):
     steps: Array
     ended: Array  # episodes
     score: Array  # their mean return, exploration included
+    unsound: Array  # steps that led to a state, belief or advice that is not finite
 
 
 def summed_up(brain: Brain, played: Played, advantage: Array, target: Array) -> Summary:
@@ -305,16 +325,19 @@ def summed_up(brain: Brain, played: Played, advantage: Array, target: Array) -> 
         weight, away = live.reshape(*live.shape, *[1] * (x.ndim - 2)), x - centre
         return Moments((weight * away).sum((0, 1)), (weight * away**2).sum((0, 1)))
 
-    counts = (live.sum(), played.over.sum().astype(jnp.float32), (played.over * played.score).sum())
+    unsound = (~played.noted).sum().astype(jnp.float32)
+    counts = (live.sum(), played.over.sum().astype(jnp.float32), (played.over * played.score).sum(), unsound)
     local = ([sums(x, centre) for x, centre in zip(measured, centres, strict=True)], counts)
-    each, (steps, ended, score) = jax.tree.map(lambda x: x * jax.lax.psum(1, devices.WORLDS), everywhere(local))
+    each, (steps, ended, score, unsound) = jax.tree.map(
+        lambda x: x * jax.lax.psum(1, devices.WORLDS), everywhere(local)
+    )
 
     def moments(total: Moments, centre: Array) -> Moments:
         first, second = total.mean / steps, total.variance / steps
         return Moments(centre + first, jnp.maximum(second - first**2, 0.0))
 
     target_, advantage_, inputs_ = (moments(total, centre) for total, centre in zip(each, centres, strict=True))
-    return Summary(target_, advantage_, inputs_, steps, ended, score / jnp.maximum(ended, 1))
+    return Summary(target_, advantage_, inputs_, steps, ended, score / jnp.maximum(ended, 1), unsound)
 
 
 def everywhere(x: Any) -> Any:

@@ -17,7 +17,8 @@ from scipy.stats import t as student
 
 from seerax import devices
 from seerax.advice import Clairvoyant
-from seerax.core import Action, BeliefMDP, Key, Policy, Situation, World, select
+from seerax.core import Action, BeliefMDP, Key, Policy, Situation, World, select, sound
+from seerax.errors import Mistake
 from seerax.statistics import standard_error
 
 BATCH = 4096  # episodes played side by side in an evaluation
@@ -42,6 +43,7 @@ class Tally(NamedTuple):
     sensed: Array  # steps that sensed
     done: Array  # ended by the task, not by the clock
     success: Array
+    sound: Situation  # part by part, whether it was finite throughout
 
 
 def act(policy: Policy | Clairvoyant, key: Key, world: World) -> Action:
@@ -73,23 +75,25 @@ def succeeded(mdp: BeliefMDP, world: World, done: Array) -> Array:
 def tally(mdp: BeliefMDP, policy: Policy | Clairvoyant, keys: Key) -> Tally:
     """Play one episode per key, side by side, until the last is over."""
 
-    def one(key: Key, world: World, sensed: Array, done: Array, time: Array) -> tuple[World, Array, Array]:
+    def one(key: Key, now: tuple[World, Array, Array, Situation], time: Array) -> tuple[World, Array, Array, Situation]:
+        world, sensed, _, whole = now
         policy_key, world_key = episode_key(key, time)
         action = act(policy, policy_key, world)
         following, outcome = mdp.step(world_key, world, action)
-        after = (following, sensed + senses(mdp, world, action), outcome.done)
-        return select(world.over, (world, sensed, done), after)
+        whole = jax.tree.map(jnp.logical_and, whole, sound(following.situation))
+        return select(world.over, now, (following, sensed + senses(mdp, world, action), outcome.done, whole))
 
-    def body(carry: tuple[Array, Any, Array, Array]) -> tuple[Array, Any, Array, Array]:
-        time, worlds, sensed, done = carry
-        return (time + 1, *jax.vmap(one, (0, 0, 0, 0, None))(keys, worlds, sensed, done, time))
+    def body(carry: tuple[Array, Any]) -> tuple[Array, Any]:
+        time, now = carry
+        return time + 1, jax.vmap(one, (0, 0, None))(keys, now, time)
 
     count = keys.shape[0]
     worlds = jax.vmap(partial(start, mdp))(keys)
-    first = (jnp.int32(0), worlds, jnp.zeros(count), jnp.zeros(count, bool))
-    _, worlds, sensed, done = jax.lax.while_loop(lambda carry: ~carry[1].over.all(), body, first)
+    first = (worlds, jnp.zeros(count), jnp.zeros(count, bool), jax.vmap(sound)(worlds.situation))
+    _, last = jax.lax.while_loop(lambda carry: ~carry[1][0].over.all(), body, (jnp.int32(0), first))
+    worlds, sensed, done, whole = last
     success = jax.vmap(partial(succeeded, mdp))(worlds, done)
-    return Tally(worlds.score, worlds.time, sensed, done, success)
+    return Tally(worlds.score, worlds.time, sensed, done, success, whole)
 
 
 @eqx.filter_jit
@@ -168,9 +172,22 @@ def evaluate(
         tallies.append(jax.device_get(tally_sharded(mdp, policy, keys)))
         progress(min(batch, episodes - first))
     whole = jax.tree.map(lambda *parts: np.concatenate(parts)[:episodes], *tallies)
+    refuse_unsound(whole)
     success = whole.success if hasattr(mdp.problem, "succeeded") else None
     sensed = whole.sensed if hasattr(mdp.problem, "senses") else None
     return Evaluation(whole.score.astype(np.float64), whole.length, sensed, success)
+
+
+def refuse_unsound(tally: Tally) -> None:
+    """Names who gave what is not a number: the first of state, belief, advice and return to go wrong would do."""
+    sources = {"advisor's advice": tally.sound.advice, "filter's belief": tally.sound.belief}
+    sources |= {"problem's state": tally.sound.state, "return": np.isfinite(tally.score)}
+    for source, finite in sources.items():
+        wrong = int((~finite).sum())
+        if wrong:
+            raise Mistake(
+                f"The {source} was NaN or infinite in {wrong} of {len(finite)} episodes; `seerax check` says where."
+            )
 
 
 @eqx.filter_jit

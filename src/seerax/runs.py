@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import importlib.metadata
-import json
 import platform
+import shlex
 import shutil
 import time
 from collections.abc import Callable
+from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass, replace
 from importlib.resources import files
 from pathlib import Path
@@ -15,30 +16,41 @@ from typing import Any
 
 import jax
 import numpy as np
-from tensorboardX import SummaryWriter
 
 import seerax
-from seerax import devices, store, team
-from seerax.config import Config
-from seerax.errors import Mistake
-from seerax.experiments import Experiment
+from seerax import devices, faults, limits, lock, logs, stopping, store, team
+from seerax.checkpoints import Checkpoints, Schedule
+from seerax.errors import Mistake, one_line, writing
+from seerax.experiments import Experiment, experiment_from
+from seerax.logs import Log
 from seerax.ppo import PPO, Brain, LearnedPolicy, Learner, Progress
+from seerax.stopping import Say
 
 FORMAT = 1  # of run folders and policy files
 TRAINING, EVALUATION = 1, 2  # streams of randomness that never meet
 
 
+def checked_seed(seed: int, count: int = 1) -> int:
+    """Seeds outside of 32 bits would be cut, and two of them could be the same."""
+    if count < 1:
+        raise Mistake(f"The number of seeds must be at least 1, not {count}.")
+    if not 0 <= seed <= seed + count <= 2**31:
+        raise Mistake(f"Seeds must lie between 0 and {2**31 - 1}, not from {seed} on.")
+    return seed
+
+
 def training_keys(seed: int, count: int) -> jax.Array:
+    seed = checked_seed(seed, count)
     return jax.vmap(lambda s: jax.random.fold_in(jax.random.key(s), TRAINING))(seed + np.arange(count))
 
 
 def evaluation_key(seed: int) -> jax.Array:
-    return jax.random.fold_in(jax.random.key(seed), EVALUATION)
+    return jax.random.fold_in(jax.random.key(checked_seed(seed)), EVALUATION)
 
 
 @dataclass(frozen=True)
 class RunFolder:
-    """config.json, versions.json, metrics.jsonl, TensorBoard events, a checkpoint, and each seed's best policy."""
+    """config.json, versions.json, metrics.jsonl, TensorBoard events, checkpoints, and each seed's best policy."""
 
     path: Path
 
@@ -51,12 +63,22 @@ class RunFolder:
         return self.path / "metrics.jsonl"
 
     @property
-    def checkpoint(self) -> Path:
-        return self.path / "checkpoint.safetensors"
+    def boards(self) -> Path:
+        return self.path / "tensorboard"
+
+    @property
+    def checkpoints(self) -> Checkpoints:
+        return Checkpoints(self.path / "checkpoints")
 
     @property
     def evaluation(self) -> Path:
         return self.path / "evaluation.json"
+
+    def read_means(self) -> dict[str, float]:
+        """Mean returns on fresh episodes, by who played."""
+        found = store.read_json(self.evaluation)
+        means = {name: row.get("mean") for name, row in found.items() if isinstance(row, dict)}
+        return {name: float(mean) for name, mean in means.items() if isinstance(mean, int | float)}
 
     def policy(self, seed: int) -> Path:
         return self.path / f"policy-seed{seed}.safetensors"
@@ -65,23 +87,20 @@ class RunFolder:
         return sorted(self.path.glob("policy-seed*.safetensors"))
 
     def read_config(self) -> dict[str, Any]:
-        try:
-            return json.loads(self.config.read_text())
-        except OSError as error:
-            raise Mistake(f"{self.path} is not a run folder: it has no config.json.") from error
-        except ValueError as error:
-            raise Mistake(f"{self.config} is not valid JSON ({error}).") from error
+        if not self.config.exists():
+            raise Mistake(f"{self.path} is not a run folder: it has no config.json.")
+        return store.read_json(self.config)
 
     def curves(self) -> list[tuple[np.ndarray, np.ndarray]]:
         """(steps, held-out returns) of every seed."""
-        measured = [row for row in self.rows() if "held_out" in row]
+        measured = [row for row in self.rows() if row.get("held_out") is not None]
         seeds = sorted({row["seed"] for row in measured})
         points = [[(row["steps"], row["held_out"]) for row in measured if row["seed"] == seed] for seed in seeds]
         return [tuple(np.array(each, float).T) for each in points]
 
     def rows(self) -> list[dict[str, Any]]:
         """One row per seed and iteration."""
-        return [json.loads(line) for line in self.metrics.read_text().splitlines()]
+        return logs.read_rows(self.metrics)
 
 
 @dataclass(frozen=True)
@@ -93,6 +112,10 @@ class Run:
     seeds: int
     folder: RunFolder
 
+    @property
+    def seed_numbers(self) -> list[int]:
+        return list(range(self.seed, self.seed + self.seeds))
+
     def config(self) -> dict[str, Any]:
         return {"format": FORMAT, **asdict(self.experiment), "seed": self.seed, "seeds": self.seeds}
 
@@ -100,47 +123,50 @@ class Run:
 # ---- the folder --------------------------------------------------------------------------------------------------
 
 
-def begin(run: Run, overwrite: bool = False) -> None:
-    """A fresh folder with the run's config; an existing run is replaced only if asked."""
+def refuse_taken(run: Run, overwrite: bool = False) -> None:
+    """Nothing is written where something else is; an existing run is replaced only if asked."""
     path = run.folder.path
-    if path.exists() and (not path.is_dir() or any(path.iterdir())):
-        if not path.is_dir() or (overwrite and not run.folder.config.exists()):
-            raise Mistake(f"{path} exists and is not a run folder; choose another place with --out.")
-        if not overwrite:
-            raise Mistake(f"{path} exists already: use --resume to continue it, --overwrite to replace it, or --out.")
-        shutil.rmtree(path)
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-        store.write_json(run.folder.config, run.config())
+    if path.exists() and not path.is_dir():
+        raise Mistake(f"{path} exists and is not a run folder; choose another place with --out.")
+    if not path.exists() or all(entry.name == lock.NAME for entry in path.iterdir()):
+        return
+    if overwrite and not run.folder.config.exists():
+        raise Mistake(f"{path} exists and is not a run folder; choose another place with --out.")
+    if not overwrite:
+        raise Mistake(f"{path} exists already: use --resume to continue it, --overwrite to replace it, or --out.")
+
+
+def begin(run: Run) -> None:
+    """Whatever was in the folder gives way to the run's config. The lock stays."""
+    path = run.folder.path
+    with writing(path):
+        for entry in path.iterdir():
+            if entry.is_dir() and not entry.is_symlink():
+                shutil.rmtree(entry)
+            elif entry.name != lock.NAME:
+                entry.unlink()
         store.write_json(path / "versions.json", versions())
-    except OSError as error:
-        raise Mistake(f"Cannot write to {path}: {error.strerror or error}.") from error
+        store.write_json(run.folder.config, run.config())
 
 
 def reopen(path: Path, steps: int | None = None) -> Run:
     """An earlier run as its config tells it; more steps may be asked of it."""
     folder = RunFolder(path)
     config = folder.read_config()
-    if config.pop("format", None) != FORMAT:
-        raise Mistake(f"{folder.config} has another format than this version of seerax reads ({FORMAT}).")
-    try:
-        seed, seeds = config.pop("seed"), config.pop("seeds")
-        experiment = experiment_from(config)
-    except (KeyError, TypeError, AttributeError) as error:
-        raise Mistake(f"{folder.config} is not a config of seerax ({error}).") from error
+    refuse_other_format(folder.config, config.pop("format", None))
+    store.refuse_links_out(path)
+    seed, seeds = config.pop("seed", None), config.pop("seeds", None)
+    if not (isinstance(seed, int) and isinstance(seeds, int)):
+        raise Mistake(f"{folder.config} is not a config of seerax: it lacks a whole seed or number of seeds.")
+    experiment = experiment_from(config, folder.config)
     if steps is not None:
         experiment = replace(experiment, ppo=replace(experiment.ppo, steps=steps))
     return Run(experiment, seed, seeds, folder)
 
 
-def experiment_from(fields: dict[str, Any]) -> Experiment:
-    """An experiment from its JSON form, which knows lists where we have tuples."""
-
-    def revived(values: dict[str, Any]) -> dict[str, Any]:
-        return {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
-
-    ppo = Config(**revived(fields["ppo"]))
-    return Experiment(**{**revived(fields), "ppo": ppo})
+def refuse_other_format(path: Path, found: Any) -> None:
+    if found != FORMAT:
+        raise Mistake(f"{path} has another format ({found}) than this version of seerax reads ({FORMAT}).")
 
 
 def versions() -> dict[str, Any]:
@@ -151,125 +177,201 @@ def versions() -> dict[str, Any]:
 # ---- training ----------------------------------------------------------------------------------------------------
 
 
-def train(run: Run, report: Callable[[Progress], None] = lambda progress: None, resume: bool = False) -> Progress:
-    """Train to the end, writing as it goes. Interrupted, it leaves a checkpoint of the last whole iteration."""
+def train(
+    run: Run,
+    report: Callable[[Progress], None] = lambda progress: None,
+    resume: bool = False,
+    overwrite: bool = False,
+    schedule: Schedule = Schedule(),  # noqa: B008
+    say: Say = lambda message: None,
+) -> Progress:
+    """Train to the end, saving as it goes. A signal ends it after a whole iteration, saved, with `stopping.Stopped`."""
+    checked_seed(run.seed, run.seeds)
     ppo = run.experiment.trainer()
-    earlier = load_checkpoint(run, ppo) if resume else None
-    team.first_alone(lambda: make_ready(run, earlier, resume))
-    logs = [Log(run)] if team.first() else []
-    progress = earlier
-    try:
-        for progress in ppo.train(training_keys(run.seed, run.seeds), earlier):
-            for log in logs:
-                log.write(progress)
-            if progress.held_out is not None:
-                keep(run, progress)
-            report(progress)
-            if team.asked_to_stop(progress.steps // ppo.config.batch):
-                raise KeyboardInterrupt
-    except KeyboardInterrupt:
-        if progress is not None:
-            keep(run, progress)
-        raise
-    finally:
-        for log in logs:
-            log.close()
-    assert progress is not None
-    return team.gathered(progress)
+    limits.check(ppo, run.seeds, run.folder.path)
+    with ExitStack() as held:
+        team.first_alone(lambda: claim(held, run, resume, overwrite))
+        stop = held.enter_context(team.stop(say))
+        earlier = load_together(run, ppo, say) if resume else None
+        return Session(run, ppo, opened_log(held, run, earlier), schedule).train(earlier, report, stop)
 
 
-def make_ready(run: Run, earlier: Progress | None, resume: bool) -> None:
-    if resume:
-        trim_metrics(run.folder, earlier.steps if earlier else -1)
-    elif not run.folder.config.exists():
+def claim(held: ExitStack, run: Run, resume: bool, overwrite: bool) -> None:
+    """The folder is ours as long as `held` is: continued, or begun afresh."""
+    path = run.folder.path
+    if not resume:
+        refuse_taken(run, overwrite)
+        with writing(path):
+            path.mkdir(parents=True, exist_ok=True)
+    held.enter_context(lock.held(path))
+    if not resume:
+        refuse_taken(run, overwrite)
         begin(run)
+    with writing(path):
+        store.write_json(run.folder.config, run.config())  # more steps may have been asked of it
 
 
-def keep(run: Run, progress: Progress) -> None:
-    """All processes hand over their worlds; the first writes."""
-    whole = team.gathered(progress)
-    if team.first():
-        save_progress(run, whole)
-
-
-class Log:
-    """Metrics as JSON lines and for TensorBoard."""
-
-    def __init__(self, run: Run):
-        self.run = run
-        self.started = time.monotonic()
-        self.lines = open(run.folder.metrics, "a")  # noqa: SIM115
-        self.boards = [
-            SummaryWriter(str(run.folder.path / "tensorboard" / f"seed{run.seed + i}")) for i in range(run.seeds)
-        ]
-
-    def write(self, progress: Progress) -> None:
-        measured = dict(progress.metrics)
-        if progress.held_out is not None:
-            measured["held_out"] = progress.held_out
-        seconds = round(time.monotonic() - self.started, 3)
-        for i, board in enumerate(self.boards):
-            row = {name: float(values[i]) for name, values in measured.items()}
-            line = {"steps": progress.steps, "seed": self.run.seed + i, "seconds": seconds, **row}
-            self.lines.write(json.dumps(line) + "\n")
-            for name, value in row.items():
-                board.add_scalar(name, value, progress.steps)
-        self.lines.flush()
-
-    def close(self) -> None:
-        self.lines.close()
-        for board in self.boards:
-            board.close()
-
-
-def trim_metrics(folder: RunFolder, steps: int) -> None:
-    """Forget rows after the checkpoint: they will be written again."""
-    if folder.metrics.exists():
-        rows = [row for row in folder.rows() if row["steps"] <= steps]
-        store.write_bytes(folder.metrics, "".join(json.dumps(row) + "\n" for row in rows).encode())
-
-
-def save_progress(run: Run, progress: Progress) -> None:
-    """The checkpoint, and each seed's best policy so far."""
-    kept = (progress.learner, progress.best, progress.best_return)
-    store.save_tree(run.folder.checkpoint, kept, {"format": FORMAT, "steps": progress.steps})
-    for i in range(run.seeds):
-        brain = jax.tree.map(lambda leaf, i=i: leaf[i], progress.best)
-        about = {"held_out": float(progress.best_return[i]), "seed": run.seed + i, "steps": progress.steps}
-        save_policy(run.folder.policy(run.seed + i), run.experiment, brain, about)
-
-
-def load_checkpoint(run: Run, ppo: PPO) -> Progress | None:
-    """None if the run was stopped before its first checkpoint."""
-    if not run.folder.checkpoint.exists():
+def opened_log(held: ExitStack, run: Run, earlier: Progress | None) -> Log | None:
+    """Closed with `held`; only the first process has one."""
+    if not team.first():
         return None
-    about = store.read_about(run.folder.checkpoint)
+    with writing(run.folder.path):
+        log = Log(run.folder.metrics, run.folder.boards, run.seed_numbers, earlier.steps if earlier else -1)
+    held.callback(closed, log)
+    return log
+
+
+def closed(log: Log) -> None:
+    with suppress(OSError):  # whatever a checkpoint rests on was synced before it
+        log.close()
+
+
+class Session:
+    """One process's share of a run: from its start, or from a checkpoint, to its end or to a signal."""
+
+    def __init__(self, run: Run, ppo: PPO, log: Log | None, schedule: Schedule):
+        self.run, self.ppo, self.log, self.schedule = run, ppo, log, schedule
+        self.watch = faults.Watch(run.seeds)
+        self.saved = (time.monotonic(), 0)  # when, and at which iteration
+
+    def train(self, earlier: Progress | None, report: Callable[[Progress], None], stop: stopping.Stop) -> Progress:
+        progress = earlier
+        self.saved = (time.monotonic(), self.number(earlier) if earlier else 0)
+        for following in self.ppo.train(training_keys(self.run.seed, self.run.seeds), earlier):
+            before, progress = progress, following
+            self.record(before, progress)
+            report(progress)
+            if stop.asked_after(self.number(progress)):
+                self.save(progress)
+                stop.check()
+        assert progress is not None
+        self.save(progress)
+        return team.gathered(progress)
+
+    def record(self, before: Progress | None, progress: Progress) -> None:
+        with writing(self.run.folder.path, self.kept()):
+            if self.log is not None:
+                self.log.write(progress)
+            self.watch.see(progress.metrics)
+            if self.watch.hopeless is not None and before is not None:
+                self.give_up(before, self.watch.hopeless)
+            if progress.held_out is not None:
+                save_policies(self.run, team.gathered(progress))
+            seconds, iterations = time.monotonic() - self.saved[0], self.number(progress) - self.saved[1]
+            if team.as_first(self.schedule.due(seconds, iterations)):
+                self.save(progress)
+
+    def number(self, progress: Progress) -> int:
+        return progress.steps // self.ppo.config.batch
+
+    def save(self, progress: Progress) -> None:
+        """Whole and on disk. While updates are being skipped the last good checkpoint stays the last one."""
+        number = self.number(progress)
+        if number == self.saved[1] or not self.watch.healthy:
+            return
+        kept = team.gathered((progress.learner, progress.best, progress.best_return))
+        if self.log is not None:
+            with writing(self.run.folder.path, self.kept()):
+                self.log.sync()
+                self.run.folder.checkpoints.save(number, kept, {"steps": progress.steps})
+        self.saved = (time.monotonic(), number)
+
+    def kept(self) -> str:
+        if not self.saved[1]:
+            return ""
+        return f" The checkpoint of iteration {self.saved[1]} is complete: make room and go on with --resume."
+
+    def give_up(self, before: Progress, i: int) -> None:
+        """Stop, and leave what is needed to meet the fault again."""
+        seed, number = self.run.seed + i, self.number(before) + 1
+        path = self.run.folder.path / "faults" / f"seed{seed}-iteration{number}.safetensors"
+        if jax.process_count() > 1:
+            raise Mistake(f"Seed {seed} met numbers that are not finite; resume without --distributed to see which.")
+        learner = Learner(*jax.tree.map(lambda leaf: leaf[i], before.learner))
+        fault = faults.examine(self.ppo, learner)
+        about = {"format": FORMAT, "experiment": asdict(self.run.experiment), "seed": seed, "iteration": number}
+        faults.dump(path, fault, about)
+        own = f" --problem {self.run.experiment.problem}" if ":" in self.run.experiment.problem else ""
+        raise Mistake(
+            f"Seed {seed} met numbers that are not finite in {faults.PATIENCE} iterations in a row, up to {number} "
+            f"({faults.told(fault)[0]}); see it again with: seerax replay {shlex.quote(str(path))}{own}"
+        )
+
+
+def load_together(run: Run, ppo: PPO, say: Say) -> Progress | None:
+    """The first process sets aside what is damaged before the others read."""
+    found: list[Progress | None] = []
+    team.first_alone(lambda: found.append(load_checkpoint(run, ppo, say)))
+    return found[0] if found else load_checkpoint(run, ppo)
+
+
+def load_checkpoint(run: Run, ppo: PPO, say: Say = lambda message: None) -> Progress | None:
+    """None if the run was stopped before its first checkpoint."""
+    if (run.folder.path / "checkpoint.safetensors").exists():
+        raise Mistake(
+            f"{run.folder.path} was begun before checkpoints were numbered; go on with the version it is from."
+        )
+    for folder in (run.folder.path, run.folder.checkpoints.folder):
+        with writing(folder):
+            store.sweep(folder)
     learner = jax.eval_shape(jax.vmap(ppo.init), training_keys(run.seed, run.seeds))
     like = (learner, learner.brain, jax.ShapeDtypeStruct((run.seeds,), np.float32))
-    learner, best, best_return = store.load_tree(run.folder.checkpoint, like)
+    found = run.folder.checkpoints.load(like, say)
+    if found is None:
+        say("There is no checkpoint yet: starting from the beginning.")
+        return None
+    (learner, best, best_return), _ = found
+    iteration = int(learner.iteration[0])
+    say(f"Going on from the checkpoint of iteration {iteration}.")
+    steps = iteration * ppo.config.batch
     learner, best = ppo.place(Learner(*learner)), ppo.copied(best)
-    return Progress(learner, about["steps"], {}, None, best, np.asarray(best_return))
+    return Progress(learner, steps, {}, None, best, np.asarray(best_return))
 
 
 # ---- policies ----------------------------------------------------------------------------------------------------
+
+
+def save_policies(run: Run, progress: Progress) -> None:
+    """Each seed's best policy so far; the first process writes."""
+    if not team.first():
+        return
+    for i, seed in enumerate(run.seed_numbers):
+        brain = jax.tree.map(lambda leaf, i=i: leaf[i], progress.best)
+        about = {"held_out": float(progress.best_return[i]), "seed": seed, "steps": progress.steps}
+        save_policy(run.folder.policy(seed), run.experiment, brain, about)
 
 
 def save_policy(path: Path, experiment: Experiment, brain: Brain, about: dict[str, Any]) -> None:
     store.save_tree(path, brain, {"format": FORMAT, "experiment": asdict(experiment), **about})
 
 
-def load_policy(path: Path) -> tuple[Experiment, LearnedPolicy]:
-    """The problem, the method and the brain that a policy file holds."""
+def read_experiment(path: Path, problem: str | None = None) -> tuple[Experiment, dict[str, Any]]:
+    """How a policy or fault file came about. Code is imported only for a problem that the user names himself."""
     about = store.read_about(path)
-    if about.get("format") != FORMAT:
-        raise Mistake(f"{path} has another format than this version of seerax reads ({FORMAT}).")
-    try:
-        experiment = experiment_from(about["experiment"])
-    except (KeyError, TypeError, AttributeError) as error:
-        raise Mistake(f"{path} does not say how it was trained ({error}).") from error
+    refuse_other_format(path, about.get("format"))
+    experiment = experiment_from(about.get("experiment"), path)
+    if ":" in experiment.problem and experiment.problem != problem:
+        name = one_line(experiment.problem)
+        raise Mistake(f"{path} is of '{name}', code that is only run if you name it yourself: --problem {name}")
+    return experiment, about
+
+
+def load_policy(path: Path, problem: str | None = None) -> tuple[Experiment, LearnedPolicy]:
+    """The problem, the method and the brain that a policy file holds. Only a problem of one's own must be named."""
+    experiment, _ = read_experiment(path, problem)
     ppo = experiment.trainer()
     like = jax.eval_shape(ppo.init, jax.random.key(0)).brain
     return experiment, ppo.policy(store.load_tree(path, like))
+
+
+def load_fault(path: Path, problem: str | None = None) -> tuple[PPO, faults.Fault]:
+    """What `faults.dump` wrote, and the trainer it happened to."""
+    experiment, about = read_experiment(path, problem)
+    count = about.get("offences")
+    if not isinstance(count, int) or not 0 <= count <= faults.MOST:
+        raise Mistake(f"{path} is not a file of faults.")
+    ppo = experiment.trainer()
+    return ppo, faults.load(path, ppo, count)
 
 
 def shipped_policy(problem: str, agent: str) -> Path:

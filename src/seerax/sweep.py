@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import itertools
 import json
-import signal
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -21,6 +20,7 @@ from seerax.errors import Mistake, unknown
 from seerax.experiments import Experiment
 from seerax.progress import SweepBar
 from seerax.statistics import student_interval
+from seerax.stopping import Stopped
 from seerax.workers import Job
 
 if TYPE_CHECKING:
@@ -158,17 +158,15 @@ def sweep(command: cli.Sweep) -> None:
     """Finished runs are skipped, cut ones continued; a failing one stops no other."""
     jobs = plan(command)
     crew = hire(command, [job for job in jobs if not job.finished()])
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         failures = watch(jobs, crew)
-    except KeyboardInterrupt:
+    except Stopped:
         done = sum(job.finished() for job in jobs)
         again = "The same command continues them."
         commands.err.print(f"\nStopped: {done} of {len(jobs)} runs are finished, the others saved. {again}")
         raise
     finally:
         crew.close()
-        signal.signal(signal.SIGTERM, before)
     rows = summary(jobs)
     write_summary(command.out, rows, failures)
     print(f"{table(rows)}\nWritten: {command.out / 'summary.json'} and summary.md")

@@ -18,7 +18,9 @@ import numpy as np
 from jax.experimental import multihost_utils
 from jax.sharding import Sharding
 
+from seerax import stopping
 from seerax.errors import Mistake
+from seerax.stopping import Say, Stop, Stopped
 from seerax.store import is_key
 
 HEARTBEAT = 10  # seconds without a sign of life after which a process counts as lost
@@ -59,6 +61,7 @@ def together(meeting: Meeting | None) -> Iterator[None]:
     if meeting is None:
         yield
         return
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     join(meeting)
     try:
         yield
@@ -68,12 +71,12 @@ def together(meeting: Meeting | None) -> Iterator[None]:
         if not isinstance(error, Mistake):
             sys.excepthook(type(error), error, error.__traceback__)
             abandon(1)
-        leave()
+        leave(before)
         raise
-    except KeyboardInterrupt:
-        leave()
+    except (KeyboardInterrupt, Stopped):
+        leave(before)
         raise
-    leave()
+    leave(before)
 
 
 def join(meeting: Meeting) -> None:
@@ -95,11 +98,11 @@ def join(meeting: Meeting) -> None:
     signal.signal(signal.SIGINT, lambda *_: os.kill(os.getpid(), signal.SIGTERM))
 
 
-def leave() -> None:
+def leave(handlers: dict[signal.Signals, Any]) -> None:
     """Afterwards each process computes alone, and signals mean what they used to."""
     jax.distributed.shutdown()
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    for number, handler in handlers.items():
+        signal.signal(number, handler)
 
 
 def abandon(code: int) -> None:
@@ -136,9 +139,28 @@ def first_alone(action: Callable[[], None]) -> None:
         raise mistake or Mistake("Process 0 cannot go on, and says why.")
 
 
-def asked_to_stop(iteration: int) -> bool:
-    """Whether somebody was told to stop, and this is the iteration after which all do. Ask after every iteration."""
-    return jax.process_count() > 1 and multihost_utils.reached_preemption_sync_point(iteration)
+def as_first(choice: bool) -> bool:
+    """What the first process chooses, for all of them."""
+    return choice if jax.process_count() == 1 else bool(multihost_utils.broadcast_one_to_all(np.int32(choice)))
+
+
+class StopTogether(Stop):
+    """Whoever is told to stop, all do so after the same iteration; JAX hears the signal and finds that iteration."""
+
+    def asked_after(self, iteration: int) -> bool:
+        if multihost_utils.reached_preemption_sync_point(iteration):
+            self.number = signal.SIGTERM
+        return self.asked
+
+
+@contextlib.contextmanager
+def stop(say: Say) -> Iterator[Stop]:
+    """Ask it after every iteration."""
+    if jax.process_count() > 1:
+        yield StopTogether()
+        return
+    with stopping.graceful(say) as alone:
+        yield alone
 
 
 # ---- who has what ------------------------------------------------------------------------------------------------

@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 from seerax import commands, devices, runs
 from seerax.errors import Mistake
 from seerax.experiments import Experiment
+from seerax.stopping import Stopped
 
 TICK = 0.2  # seconds between two looks
 GRACE = 60.0  # seconds to save after being told to stop
@@ -55,10 +56,7 @@ class Job:
     def __call__(self) -> None:
         devices.prepare()
         run = runs.Run(self.experiment, self.seed, 1, self.folder)
-        begun = self.folder.config.exists()
-        if not begun:
-            runs.begin(run)
-        commands.conclude(run, commands.train_shown(run, begun).best)
+        commands.conclude(run, commands.train_shown(run, resume=self.folder.config.exists()).best)
 
     def checkpoint(self) -> Any:
         """What submitit puts back into the queue when the job's time is up."""
@@ -122,7 +120,7 @@ def work(job: Job, slot: int, accelerated: bool, log: Path) -> None:
     devices.pin(slot, accelerated)
     try:
         job()
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, Stopped):
         sys.exit(130)
     except Mistake as mistake:
         print(f"seerax: {mistake}", file=sys.stderr)

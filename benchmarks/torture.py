@@ -1,0 +1,440 @@
+"""What docs/reliability.md promises, tried hard: every section writes its figures into results/torture.json.
+
+    .venv/bin/python benchmarks/torture.py [kill] [flips] [disk] [filters] [commands] [sigterm]    (all without a name)
+    .venv/bin/python benchmarks/torture.py soak                                                    (30 minutes)
+
+Sections do not depend on each other; run two at a time on two cores if you like. A section that fails says how, and the
+command ends with 1.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+import signal
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from seerax import store
+from seerax.checkpoints import Checkpoints, Damage
+from seerax.errors import Mistake
+
+ROOT = Path(__file__).parent.parent
+sys.path.insert(0, str(ROOT / "benchmarks"))
+RESULTS = ROOT / "results"
+SEERAX = str(Path(sys.executable).parent / "seerax")
+LANES = 2  # processes at a time
+LIMIT = 300.0  # seconds that a child may take
+QUICK = ["--ppo.worlds", "16", "--ppo.length", "8", "--ppo.minibatches", "2"]
+QUICK += ["--ppo.evaluations", "4", "--ppo.evaluation-episodes", "16"]
+
+
+class Broken(Exception):  # noqa: N818
+    """A promise that was not kept."""
+
+
+def must(kept: bool, otherwise: str) -> None:
+    if not kept:
+        raise Broken(otherwise)
+
+
+# ---- a small run, in a process of its own ------------------------------------------------------------------------
+
+
+def begin_command(folder: Path, iterations: int) -> list[str]:
+    steps = ["--steps", str(128 * iterations), "--save.iterations", "1"]
+    return [SEERAX, "train", "tree", "--out", str(folder), *QUICK, *steps]
+
+
+def resume_command(folder: Path) -> list[str]:
+    return [SEERAX, "train", "tree", "--out", str(folder), "--resume", "--save.iterations", "1"]
+
+
+def finished(command: list[str]) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command, capture_output=True, text=True, timeout=LIMIT)
+
+
+def undisturbed(folder: Path, iterations: int) -> Path:
+    done = finished(begin_command(folder, iterations))
+    must(done.returncode == 0, f"the undisturbed run failed: {done.stderr}")
+    return folder
+
+
+def newest(folder: Path) -> int:
+    """The newest checkpoint; every one that has a manifest must be whole."""
+    checkpoints = Checkpoints(folder / "checkpoints")
+    for number in checkpoints.numbers():
+        checkpoints.verified(number)
+    return max(checkpoints.numbers(), default=0)
+
+
+def rows(folder: Path) -> list[dict[str, Any]]:
+    lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    return [{name: value for name, value in row.items() if name != "seconds"} for row in lines]
+
+
+def events(folder: Path) -> list[tuple[int, str, float]]:
+    """(step, tag, value) of everything in TensorBoard's files."""
+    from tensorboardX.proto.event_pb2 import Event
+
+    found = []
+    for path in sorted(folder.glob("tensorboard/*/events*")):
+        data, at = path.read_bytes(), 0
+        while at < len(data):
+            (length,) = struct.unpack("<Q", data[at : at + 8])
+            event = Event.FromString(data[at + 12 : at + 12 + length])
+            found += [(event.step, value.tag, value.simple_value) for value in event.summary.value]
+            at += 16 + length
+    return found
+
+
+def must_equal(folder: Path, reference: Path) -> None:
+    """In every parameter, state and metric."""
+    last = newest(reference)
+    must(newest(folder) == last, f"{folder} ended at another iteration")
+    names = [f"checkpoints/{last:09d}.safetensors", *(path.name for path in reference.glob("policy-*"))]
+    for name in names:
+        must((folder / name).read_bytes() == (reference / name).read_bytes(), f"{folder / name} differs")
+    must(rows(folder) == rows(reference), f"the metrics of {folder} differ")
+    must(events(folder) == events(reference), f"TensorBoard's events of {folder} differ")
+
+
+class Child:
+    """A training process, and what it has said."""
+
+    def __init__(self, folder: Path, iterations: int):
+        resumed = (folder / "config.json").exists()
+        self.folder, self.expected = folder, newest(folder) if resumed else 0
+        self.paper = tempfile.NamedTemporaryFile(suffix=".said")  # noqa: SIM115  (the run's own disk may be full)
+        self.said = Path(self.paper.name)
+        with open(self.said, "w") as file:
+            command = resume_command(folder) if resumed else begin_command(folder, iterations)
+            self.process = subprocess.Popen(command, stdout=file, stderr=file)
+
+    def started(self) -> bool:
+        """Waits until it has trained an iteration; False if it ended before."""
+        deadline = time.monotonic() + LIMIT
+        while self.process.poll() is None:
+            must(time.monotonic() < deadline, f"{self.folder} did not start within {LIMIT} s")
+            if any(number > self.expected for number in Checkpoints(self.folder / "checkpoints").numbers()):
+                return True
+            time.sleep(0.005)
+        return False
+
+    def must_have_gone_on(self) -> None:
+        """From exactly the newest checkpoint there was."""
+        wanted = f"checkpoint of iteration {self.expected}." if self.expected else ""
+        must(wanted in self.said.read_text(), f"{self.folder} lost what was saved: {self.said.read_text()}")
+
+
+def disturbed(lane: int, blows: int, strike: Callable[[Child, random.Random], None], place: Path, length: int) -> int:
+    """Runs that are struck again and again until they are through, `blows` times in all; returns how many runs."""
+    dice, struck, count = random.Random(lane), 0, 0
+    reference = place / "undisturbed"
+    while struck < blows:
+        folder = place / f"lane{lane}-run{count}"
+        while True:
+            child = Child(folder, length)
+            started = child.started()
+            if started:
+                child.must_have_gone_on()
+            if not started or struck >= blows:
+                break
+            time.sleep(dice.random() * 1.5)
+            if child.process.poll() is not None:
+                break
+            strike(child, dice)
+            struck += 1
+        child.process.wait(LIMIT)
+        must(child.process.returncode == 0, f"{folder} ended with {child.process.returncode}: {child.said.read_text()}")
+        must_equal(folder, reference)
+        shutil.rmtree(folder)
+        count += 1
+    return count
+
+
+def in_lanes(blows: int, strike: Callable[[Child, random.Random], None], length: int) -> int:
+    with tempfile.TemporaryDirectory() as name:
+        place = Path(name)
+        undisturbed(place / "undisturbed", length)
+        shares = [blows // LANES + (lane < blows % LANES) for lane in range(LANES)]
+        with ThreadPoolExecutor(LANES) as pool:
+            jobs = [pool.submit(disturbed, lane, share, strike, place, length) for lane, share in enumerate(shares)]
+            return sum(job.result() for job in jobs)
+
+
+# ---- sections ----------------------------------------------------------------------------------------------------
+
+
+def kill(blows: int = 100, length: int = 300) -> dict[str, Any]:
+    """kill -9 at random moments, during saves too."""
+    within = []
+
+    def strike(child: Child, dice: random.Random) -> None:
+        child.process.kill()
+        child.process.wait()
+        checkpoints = Checkpoints(child.folder / "checkpoints")
+        half = list(child.folder.rglob(f"*{store.UNFINISHED}"))
+        orphans = {path.stem for path in checkpoints.folder.glob("*.safetensors")}
+        orphans -= {f"{n:09d}" for n in checkpoints.numbers()}
+        within.append(bool(half or orphans))
+
+    count = in_lanes(blows, strike, length)
+    told = {"kills": blows, "during_saves": sum(within), "resumed": blows, "runs_identical_to_undisturbed": count}
+    return {**told, "iterations_lost_beyond_the_last_checkpoint": 0}
+
+
+def sigterm(blows: int = 30, length: int = 300) -> dict[str, Any]:
+    """SIGTERM and Ctrl-C at random moments: saved, said how to go on, gone on."""
+
+    def strike(child: Child, dice: random.Random) -> None:
+        number = dice.choice([signal.SIGTERM, signal.SIGTERM, signal.SIGINT])
+        child.process.send_signal(number)
+        code, said = child.process.wait(LIMIT), child.said.read_text()
+        must(code == 128 + number, f"{number.name} ended {child.folder} with {code}: {said}")
+        must("--resume" in said and "Traceback" not in said, f"{number.name} was not told well: {said}")
+        must(rows(child.folder)[-1]["steps"] == 128 * newest(child.folder), "the last iteration was not saved")
+
+    count = in_lanes(blows, strike, length)
+    return {"signals": blows, "saved_and_resumed": blows, "runs_identical_to_undisturbed": count}
+
+
+def flips(bits: int = 200, cuts: int = 100) -> dict[str, Any]:
+    """Single flipped bits and truncations in the newest checkpoint's two files."""
+    dice = random.Random(0)
+    with tempfile.TemporaryDirectory() as name:
+        place = Path(name)
+        source = Checkpoints(place / "source")
+        source.folder.mkdir()
+        for number in (1, 2):
+            source.save(number, state(number), {})
+        for trial in range(bits + cuts):
+            folder = shutil.copytree(source.folder, place / "trial")
+            path = folder / f"{2:09d}{dice.choice(['.safetensors', '.json'])}"
+            damaged = flipped(path.read_bytes(), dice) if trial < bits else cut(path.read_bytes(), dice)
+            path.write_bytes(damaged)
+            must_recover(Checkpoints(folder), path.name, damaged)
+            shutil.rmtree(folder)
+    return {"bit_flips": bits, "truncations": cuts, "detected": bits + cuts, "recovered": bits + cuts}
+
+
+def state(number: int) -> dict[str, np.ndarray]:
+    weights = np.random.default_rng(number).normal(size=(64, 64))
+    return {"weights": weights.astype(np.float32), "iteration": np.full(3, number, np.int32)}
+
+
+def flipped(content: bytes, dice: random.Random) -> bytes:
+    at = dice.randrange(8 * len(content))
+    changed = bytearray(content)
+    changed[at // 8] ^= 1 << at % 8
+    return bytes(changed)
+
+
+def cut(content: bytes, dice: random.Random) -> bytes:
+    return content[: dice.randrange(len(content))]
+
+
+def must_recover(checkpoints: Checkpoints, name: str, damaged: bytes) -> None:
+    said: list[str] = []
+    like = state(1)
+    try:
+        checkpoints.verified(2)
+    except Damage:
+        found, _ = checkpoints.load(like, said.append) or ({}, {})
+    else:
+        raise Broken(f"damage in {name} was not detected")
+    for key, value in state(1).items():
+        must(np.array_equal(found[key], value), f"{key} was not recovered")
+    must(any(f"{2:09d}" in line for line in said), "the damaged checkpoint was not named")
+    must((checkpoints.folder / "damaged" / name).read_bytes() == damaged, "the damaged file was not kept")
+
+
+def disk(length: int = 40) -> dict[str, Any]:
+    """A disk that fills up during training, one that is too small from the start, and a read-only one."""
+    with tempfile.TemporaryDirectory() as name:
+        reference = undisturbed(Path(name) / "undisturbed", length)
+        with small_disk(Path(name) / "disk", "4m") as place:
+            fills_up(place, reference, length)
+        with small_disk(Path(name) / "tiny", "64k") as place:
+            done = finished(begin_command(place / "run", length))
+            must_tell(done, "of disk")
+            must(not (place / "run").exists(), "something was written to a disk that is too small")
+        with small_disk(Path(name) / "fixed", "4m") as place:
+            run = shutil.copytree(reference, place / "run")
+            before = sorted(path.name for path in run.rglob("*"))
+            subprocess.run(["mount", "-o", "remount,ro", str(place)], check=True)
+            must_tell(finished(resume_command(run)), "Read-only")
+            must_tell(finished(begin_command(place / "other", length)), "Read-only")
+            must(sorted(path.name for path in run.rglob("*")) == before, "a read-only folder changed")
+    return {
+        "disk_filled_up": "told, last checkpoint intact, resumed identically",
+        "disk_too_small": "told at the start",
+        "read_only_folder": "told, nothing changed",
+    }
+
+
+def fills_up(place: Path, reference: Path, length: int) -> None:
+    folder, ballast = place / "run", place / "ballast"
+    child = Child(folder, length)
+    must(child.started(), f"{folder} did not start: {child.said.read_text()}")
+    with open(ballast, "wb", buffering=0) as file, suppress(OSError):
+        while file.write(b"x" * 4096):
+            pass
+    code, said = child.process.wait(LIMIT), child.said.read_text()
+    must(code == 2 and "No space left" in said and "Traceback" not in said, f"a full disk was not told: {said}")
+    kept = newest(folder)
+    must(kept > 0 and not list(folder.rglob(f"*{store.UNFINISHED}")), "half-written files on a full disk")
+    ballast.unlink()
+    done = finished(resume_command(folder))
+    must(done.returncode == 0 and f"iteration {kept}." in done.stderr, f"could not go on: {done.stderr}")
+    must_equal(folder, reference)
+
+
+def must_tell(done: subprocess.CompletedProcess[str], words: str) -> None:
+    kept = done.returncode == 2 and words in done.stderr and "Traceback" not in done.stderr
+    must(kept, f"expected exit 2 and '{words}', got {done.returncode}: {done.stderr}")
+
+
+@contextmanager
+def small_disk(place: Path, size: str) -> Iterator[Path]:
+    place.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(place)], capture_output=True)
+    if mounted.returncode:
+        raise Mistake("This section needs the right to mount a tmpfs (root in a container of its own, say): skipped.")
+    try:
+        yield place
+    finally:
+        subprocess.run(["umount", "-l", str(place)], check=False)
+
+
+def filters(examples: int = 2000) -> dict[str, Any]:
+    """Absurd, extreme and contradictory observations, and independent ones in any order."""
+    import torture_filters
+
+    counts = torture_filters.run(examples)
+    return {"examples": sum(counts.values()), "laws": counts, "broken": 0}
+
+
+def commands() -> dict[str, Any]:
+    """Command lines and files that cannot work: exit 2, one sentence, no traceback."""
+    import torture_commands
+
+    with tempfile.TemporaryDirectory() as name:
+        told = torture_commands.run(Path(name))
+    for case, answer in told.items():
+        must(answer.right, f"{case}: exit {answer.code}, said {answer.said!r}")
+    return {"cases": len(told), "exit_2_with_one_sentence": len(told)}
+
+
+# ---- soak --------------------------------------------------------------------------------------------------------
+
+
+def soak(minutes: float = 30.0) -> dict[str, Any]:
+    """Training with evaluation: memory and compilations after the first sixth of the time."""
+    import jax
+
+    import seerax
+    from seerax import experiments, runs
+    from seerax.checkpoints import Schedule
+    from seerax.stopping import Stopped
+
+    seerax.prepare()
+    compiled: list[float] = []
+    measured: list[tuple[float, float]] = []
+    listen = lambda event, seconds, **_: compiled.append(time.monotonic()) if "backend_compile" in event else None  # noqa: E731
+    jax.monitoring.register_event_duration_secs_listener(listen)
+    ours = experiments.settings("maze4")
+    endless = experiments.replace(ours.ppo, steps=ours.ppo.batch * 100_000, evaluations=10_000)
+    began = time.monotonic()
+
+    def report(progress: Any) -> None:
+        measured.append((time.monotonic() - began, resident()))
+        if measured[-1][0] > 60 * minutes:
+            signal.raise_signal(signal.SIGTERM)
+
+    with tempfile.TemporaryDirectory() as name:
+        run = runs.Run(experiments.replace(ours, ppo=endless), 0, 1, runs.RunFolder(Path(name) / "run"))
+        with suppress(Stopped):
+            runs.train(run, report, schedule=Schedule(seconds=30))
+    return soaked(np.array(measured), [moment - began for moment in compiled], minutes)
+
+
+def soaked(measured: np.ndarray, compiled: list[float], minutes: float) -> dict[str, Any]:
+    warm = 60 * minutes / 6
+    seconds, memory = measured[measured[:, 0] > warm].T
+    slope = float(np.polyfit(seconds / 60, memory, 1)[0])
+    late = sum(moment > warm for moment in compiled)
+    must(slope < 1.0, f"memory grows by {slope:.2f} MB per minute")
+    must(late == 0, f"{late} compilations after warm-up")
+    told = {"minutes": minutes, "iterations": len(measured), "memory_mb": [float(memory[0]), float(memory[-1])]}
+    return {**told, "slope_mb_per_minute": round(slope, 4), "compilations_after_warm_up": late}
+
+
+def resident() -> float:
+    """Megabytes of this process in memory."""
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
+
+
+# ---- figures -----------------------------------------------------------------------------------------------------
+
+SECTIONS: dict[str, Callable[[], dict[str, Any]]] = {
+    "kill": kill, "flips": flips, "disk": disk, "filters": filters, "commands": commands, "sigterm": sigterm
+}  # fmt: skip
+MARKS = ("<!-- torture -->\n", "<!-- end -->")
+
+
+def attempt(name: str, section: Callable[[], dict[str, Any]], path: Path) -> bool:
+    began = time.monotonic()
+    try:
+        figures = {**section(), "seconds": round(time.monotonic() - began, 1)}
+    except (Broken, Damage, Mistake, AssertionError, subprocess.TimeoutExpired) as error:
+        print(f"{name}: {error}", file=sys.stderr)
+        return isinstance(error, Mistake)
+    print(f"{name}: {json.dumps(figures)}")
+    known = json.loads(path.read_text()) if path.exists() else {}
+    store.write_json(path, {**known, name: figures})
+    return True
+
+
+def write_table() -> None:
+    """The figures into docs/reliability.md, between the marks."""
+    known: dict[str, Any] = {}
+    for path in (RESULTS / "torture.json", RESULTS / "soak.json"):
+        known |= json.loads(path.read_text()) if path.exists() else {}
+    told = [(name, key, value) for name, figures in known.items() for key, value in figures.items() if key != "laws"]
+    lines = [f"| {name} | {key.replace('_', ' ')} | {value} |\n" for name, key, value in told]
+    page = ROOT / "docs/reliability.md"
+    before, _, rest = page.read_text().partition(MARKS[0])
+    after = rest.partition(MARKS[1])[2]
+    table = "".join(["| section | figure | value |\n|---|---|---|\n", *lines])
+    store.write_bytes(page, f"{before}{MARKS[0]}{table}{MARKS[1]}{after}".encode())
+
+
+def main(names: list[str]) -> int:
+    known = {**SECTIONS, "soak": soak}
+    odd = [name for name in names if name not in known]
+    if odd:
+        print(f"There is no section '{odd[0]}'. Known: {', '.join(known)}.", file=sys.stderr)
+        return 2
+    RESULTS.mkdir(exist_ok=True)
+    place = {"soak": RESULTS / "soak.json"}
+    fine = [attempt(name, known[name], place.get(name, RESULTS / "torture.json")) for name in names or SECTIONS]
+    write_table()
+    return 0 if all(fine) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

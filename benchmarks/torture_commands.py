@@ -1,0 +1,254 @@
+"""Command lines and files that cannot work, and what is said about them."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from seerax import cli
+
+TINY = ["--ppo.worlds", "16", "--ppo.length", "8", "--ppo.minibatches", "2"]
+TINY += ["--ppo.evaluations", "1", "--ppo.evaluation-episodes", "16"]
+ABSURD = ("nan", "inf", "-inf", "-1", "1e400", "many", "")
+INTEGERS = ("steps", "worlds", "length", "epochs", "minibatches", "evaluations", "evaluation-episodes")
+REALS = (
+    "learning-rate",
+    "discount",
+    "trace",
+    "clip",
+    "value-weight",
+    "gradient-norm",
+    "exploration",
+    "exploration-end",
+)
+LINES = """
+trian tiger
+train
+train maze5
+train tiger --agent brp
+train tiger --agent
+train tiger --sed 1
+train tiger --seed -1
+train tiger --seed 99999999999999999999
+train tiger --seed 2147483647 --seeds 2
+train tiger --seeds 0
+train tiger --seeds 1000000000
+train tiger --steps 0
+train tiger --steps 1000000000000000000000000
+train tiger --ppo.worlds 1000000000
+train tiger --ppo.hidden 100000000 100000000
+train tiger --ppo.hidden 0
+train tiger --ppo.minibatches 7
+train tiger --ppo.bogus 3
+train tiger --scale nan
+train tiger --blend inf
+train tiger --bonus nan
+train maze4 --scale 1 2
+train tiger --bonus-form l2
+train tiger --bonus much
+train tiger --resume --overwrite
+train tiger --resume --out nowhere
+train tiger --out /proc/nothing/here
+train tiger --out /etc/hostname
+train tiger --out /dev/null
+train os:system
+train os.path
+train :mdp
+train wind:
+train nosuchmodule:mdp
+train tiger --save.seconds soon
+train tiger tree
+evaluate
+evaluate tigre
+evaluate tiger --agent ensembel
+evaluate tiger --episodes 0
+evaluate tiger --episodes -3
+evaluate tiger --episodes 1.5
+evaluate tiger --seed -1
+evaluate tiger --seed 4294967296
+evaluate nothing.safetensors
+evaluate tiger --json yes
+evaluate maze10 --agent bpo
+check
+check nosuchmodule:mdp
+check seerax.core:Sep
+check seerax.core:Step
+check seerax.errors:Mistake
+film tigre
+film tiger --agent nobody
+film tiger --out film.doc --agent ensemble
+film tiger --seed -2
+figure
+figure curv
+figure curve
+figure curve nowhere
+figure sensing tiger
+replay
+replay nothing.safetensors
+replay /dev/zero
+--verbose
+evaluate tiger --problem
+"""
+
+
+class Answer(NamedTuple):
+    code: int
+    said: str
+    shown: str
+
+    @property
+    def right(self) -> bool:
+        odd = [mark for mark in ("Traceback", "----", "────") if mark in self.said]
+        one = self.said.startswith("seerax: ") and self.said.count("\n") == 1 and len(self.said) < 600
+        return self.code == 2 and one and self.shown == "" and not odd
+
+
+def asked(arguments: list[str]) -> Answer:
+    """The command line as `main` treats it, in this process."""
+    out, err, earlier, code = io.StringIO(), io.StringIO(), sys.argv, 0
+    sys.argv = ["seerax", *arguments]
+    try:
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            cli.main()
+    except SystemExit as ended:
+        code = int(ended.code or 0)
+    except BaseException as error:
+        return Answer(1, f"{type(error).__name__}: {error}", out.getvalue())
+    finally:
+        sys.argv = earlier
+    return Answer(code, err.getvalue(), out.getvalue())
+
+
+def asked_aside(arguments: list[str]) -> Answer:
+    """The installed command, in a process of its own."""
+    command = [str(Path(sys.executable).parent / "seerax"), *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    return Answer(done.returncode, done.stderr, done.stdout)
+
+
+# ---- files -------------------------------------------------------------------------------------------------------
+
+
+def bad_configs(good: dict[str, Any]) -> dict[str, bytes]:
+    """A config.json by what is wrong with it."""
+
+    def changed(**fields: Any) -> bytes:
+        return json.dumps({**good, **fields}).encode()
+
+    def training(**fields: Any) -> bytes:
+        return changed(ppo={**good["ppo"], **fields})
+
+    return {
+        "empty": b"", "not JSON": b"{", "a list": b"[1, 2]", "a number": b"1", "not text": b"\xff\xfe\x00",
+        "too deep": b"[" * 100_000, "too large": b" " * (2 << 20), "no fields": b"{}", "null": b"null",
+        "newer": changed(format=99), "no format": changed(format=None), "odd format": changed(format=[1]),
+        "no problem": changed(problem=None), "a list of problems": changed(problem=["tiger"]),
+        "code": changed(problem="os:system"), "escape": changed(problem="../../etc/passwd"),
+        "control characters": changed(problem="\x1b[2Jtiger\n\n"), "odd agent": changed(agent={"a": 1}),
+        "odd seed": changed(seed="0"), "half a seed": changed(seed=0.5), "no seeds": changed(seeds=0),
+        "too many seeds": changed(seeds=10**9), "seeds below zero": changed(seeds=-1), "true seed": changed(seed=[]),
+        "odd scale": changed(scale="big"), "NaN scale": changed(scale=float("nan")), "unknown field": changed(hello=1),
+        "training is a list": changed(ppo=[]), "no training": changed(ppo=None), "odd worlds": training(worlds="16"),
+        "half a world": training(worlds=16.5), "no worlds": training(worlds=0), "endless": training(steps=10**30),
+        "NaN rate": training(learning_rate=float("nan")), "odd hidden": training(hidden=64),
+        "words hidden": training(hidden=["a"]), "huge hidden": training(hidden=[10**12, 10**12]),
+        "true epochs": training(epochs=True), "unknown setting": training(hello=1), "odd bonus": changed(bonus=None),
+    }  # fmt: skip
+
+
+def bad_policies(good: bytes) -> dict[str, bytes]:
+    length = int.from_bytes(good[:8], "little")
+    header, data = good[8 : 8 + length], good[8 + length :]
+
+    def with_header(header: bytes) -> bytes:
+        return len(header).to_bytes(8, "little") + header + data
+
+    return {
+        "empty": b"", "a word": b"hello", "half": good[: len(good) // 2], "one byte short": good[:-1],
+        "one byte more": good + b"\0", "endless header": b"\xff" * 8 + good[8:], "no header": with_header(b""),
+        "header is a list": with_header(b"[]"), "a pickle": b"\x80\x04cos\nsystem\n(S'true'\ntR.",
+        "newer": with_header(header.replace(b'format\\": 1', b'format\\": 7')),
+        "other problem": with_header(header.replace(b"tiger", b"maze4")),
+        "code": with_header(header.replace(b'\\"tiger\\"', b'\\"os:system\\"')),
+        "other arrays": with_header(header.replace(b"log_std", b"log_std2")),
+        "negative offsets": with_header(header.replace(b'"data_offsets":[0,', b'"data_offsets":[-8,')),
+        "overflowing shape": with_header(header.replace(b'"shape":[', b'"shape":[9999999999,', 1)),
+    }  # fmt: skip
+
+
+def file_cases(run: Path, place: Path) -> dict[str, list[str]]:
+    """Commands on copies of a good run that were tampered with."""
+    cases = {}
+    good = json.loads((run / "config.json").read_text())
+    for number, (name, content) in enumerate(bad_configs(good).items()):
+        folder = shutil.copytree(run, place / f"config{number}")
+        (folder / "config.json").write_bytes(content)
+        cases[f"config: {name}"] = ["train", "tiger", "--resume", "--out", str(folder)]
+    policy = (run / "policy-seed0.safetensors").read_bytes()
+    for number, (name, content) in enumerate(bad_policies(policy).items()):
+        path = place / f"policy{number}.safetensors"
+        path.write_bytes(content)
+        cases[f"policy: {name}"] = ["evaluate", str(path), "--episodes", "4"]
+    return cases | link_cases(run, place)
+
+
+def link_cases(run: Path, place: Path) -> dict[str, list[str]]:
+    """Links, pipes and logs of another kind."""
+    linked = shutil.copytree(run, place / "linked")
+    (linked / "metrics.jsonl").unlink()
+    (linked / "metrics.jsonl").symlink_to(place / "elsewhere")
+    piped = shutil.copytree(run, place / "piped")
+    (piped / "config.json").unlink()
+    os.mkfifo(piped / "config.json")
+    logged = shutil.copytree(run, place / "logged")
+    (logged / "metrics.jsonl").write_text('{"steps": "many"}\n')
+    empty = place / "empty"
+    empty.mkdir()
+    return {
+        "a link that leads out": ["train", "tiger", "--resume", "--out", str(linked)],
+        "a pipe": ["train", "tiger", "--resume", "--out", str(piped)],
+        "a log of another kind": ["figure", "curve", str(logged)],
+        "an empty folder": ["evaluate", str(empty)],
+        "a run that exists": ["train", "tiger", "--out", str(run), *TINY],
+    }
+
+
+# ---- all ---------------------------------------------------------------------------------------------------------
+
+
+def line_cases() -> dict[str, list[str]]:
+    cases = {line: line.split() for line in LINES.strip().splitlines()}
+    for name in INTEGERS:
+        cases |= {f"--ppo.{name} {bad!r}": ["train", "tiger", f"--ppo.{name}={bad}"] for bad in ABSURD}
+    for name in REALS:
+        odd = [bad for bad in ABSURD if not (bad == "inf" and name == "clip")]
+        cases |= {f"--ppo.{name} {bad!r}": ["train", "tiger", f"--ppo.{name}={bad}"] for bad in odd}
+    return {name: [*line, "--out", "never"] if line[:2] == ["train", "tiger"] and "--out" not in line else line
+            for name, line in cases.items()}  # fmt: skip
+
+
+def run(place: Path, every: int = 1, aside: int = 6) -> dict[str, Answer]:
+    """Every so many cases, a few of them in processes of their own; `place` is where files may be made."""
+    earlier = Path.cwd()
+    os.chdir(place)
+    try:
+        done = asked(["train", "tiger", "--steps", "256", "--out", "run", *TINY])
+        assert done.code == 0, done.said
+        cases = {**line_cases(), **file_cases(place / "run", place)}
+        chosen = dict(list(cases.items())[::every])
+        told = {name: asked(line) for name, line in chosen.items()}
+        told |= {
+            f"{name} (aside)": asked_aside(chosen[name])
+            for name in list(chosen)[:: len(chosen) // max(aside, 1)][:aside]
+        }
+        assert not (place / "never").exists() and not (place / "elsewhere").exists()
+        return told
+    finally:
+        os.chdir(earlier)

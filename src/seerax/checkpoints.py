@@ -1,0 +1,147 @@
+"""Numbered checkpoints: arrays in a safetensors file, and a manifest that says what they must be.
+
+The arrays are complete on disk before their manifest appears, and a checkpoint is what has a manifest. The manifest
+carries the arrays' size and sha256 and is sealed with a sha256 of its own, so that one flipped bit in either is found.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import seerax
+from seerax import store
+from seerax.errors import Mistake
+
+FORMAT = 1
+KEPT = 2  # the newest ones; older ones go once a newer one is complete
+DAMAGED = "damaged"  # the folder for what was set aside
+
+
+class Damage(Exception):  # noqa: N818
+    """Why a checkpoint cannot be used."""
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """When to save: whichever comes first. The end of a run and a signal save in any case."""
+
+    seconds: float = 30.0  # since the last checkpoint
+    iterations: int = 1000  # since the last checkpoint
+
+    def due(self, seconds: float, iterations: int) -> bool:
+        return seconds >= self.seconds or iterations >= self.iterations
+
+
+@dataclass(frozen=True)
+class Checkpoints:
+    """The checkpoints in a folder."""
+
+    folder: Path
+
+    def arrays(self, number: int) -> Path:
+        return self.folder / f"{number:09d}.safetensors"
+
+    def manifest(self, number: int) -> Path:
+        return self.folder / f"{number:09d}.json"
+
+    def numbers(self) -> list[int]:
+        """Newest first; what is not named by a number is not ours."""
+        names = [path.stem for path in self.folder.glob("*.json")]
+        return sorted(
+            (int(name) for name in names if name.isascii() and name.isdigit() and len(name) == 9), reverse=True
+        )
+
+    def save(self, number: int, tree: Any, about: dict[str, Any]) -> None:
+        """Complete on disk when this returns; the one before stays."""
+        self.folder.mkdir(exist_ok=True)
+        content = store.to_bytes(tree, {})
+        store.write_bytes(self.arrays(number), content)
+        told = {"format": FORMAT, "seerax": seerax.__version__, "number": number, "about": about}
+        told |= {"size": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+        store.write_bytes(self.manifest(number), sealed(told))
+        for old in self.numbers()[KEPT:]:
+            self.manifest(old).unlink()
+            self.arrays(old).unlink(missing_ok=True)
+
+    def load(self, like: Any, say: Callable[[str], None] = lambda message: None) -> tuple[Any, dict[str, Any]] | None:
+        """The newest good one as (tree, about); None if there never was one. Damaged ones are set aside."""
+        damaged: dict[int, Damage] = {}
+        for number in self.numbers():
+            try:
+                about = self.verified(number)
+            except Damage as damage:
+                damaged[number] = damage
+                continue
+            for bad, why in damaged.items():
+                place = self.set_aside(bad)
+                say(f"{self.manifest(bad)} is damaged ({why}): set aside in {place}, using {number} instead.")
+            return store.load_tree(self.arrays(number), like), about
+        if damaged:
+            found = "; ".join(f"{number}: {why}" for number, why in damaged.items())
+            raise Mistake(f"No checkpoint in {self.folder} is good ({found}); nothing was changed there.")
+        return None
+
+    def verified(self, number: int) -> dict[str, Any]:
+        """What the manifest says about a checkpoint whose every bit is as it was written."""
+        told = opened(self.manifest(number))
+        if told["format"] != FORMAT:
+            newer = f"{self.manifest(number)} has format {told['format']}, and this version of seerax reads {FORMAT}"
+            raise Mistake(f"{newer}; it was written by seerax {told.get('seerax')}.")
+        if told.get("number") != number or not {"size", "sha256", "about"} <= set(told):
+            raise Damage("its manifest is of another one")
+        content = read(self.arrays(number))
+        if len(content) != told["size"]:
+            raise Damage(f"{len(content)} bytes where {told['size']} were written")
+        if hashlib.sha256(content).hexdigest() != told["sha256"]:
+            raise Damage("its checksum is wrong")
+        return told["about"]
+
+    def set_aside(self, number: int) -> Path:
+        """Renamed, never deleted."""
+        place = self.folder / DAMAGED
+        place.mkdir(exist_ok=True)
+        for path in (self.manifest(number), self.arrays(number)):
+            if path.exists():
+                path.rename(free_name(place / path.name))
+        return place
+
+
+def free_name(path: Path) -> Path:
+    count = 1
+    while path.exists():
+        path = path.with_name(f"{path.name.partition('~')[0]}~{count}")
+        count += 1
+    return path
+
+
+def read(path: Path) -> bytes:
+    try:
+        return store.checked(path, store.LARGEST_ARRAYS).read_bytes()
+    except (Mistake, OSError) as error:
+        raise Damage(str(error)) from error
+
+
+def seal(told: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()
+
+
+def sealed(told: dict[str, Any]) -> bytes:
+    return (json.dumps({**told, "seal": seal(told)}, indent=2, sort_keys=True) + "\n").encode()
+
+
+def opened(path: Path) -> dict[str, Any]:
+    """A manifest whose seal holds. Every format is sealed in this way, so a newer one is told from a damaged one."""
+    try:
+        content = store.checked(path, store.LARGEST_JSON).read_bytes()
+        told = store.parsed(content, path)
+    except (Mistake, OSError) as error:
+        raise Damage("its manifest cannot be read") from error
+    told.pop("seal", None)
+    if sealed(told) != content or "format" not in told:
+        raise Damage("its manifest is not as it was written")
+    return told

@@ -1,0 +1,97 @@
+"""What a run measures, as JSON lines and for TensorBoard: without gaps or repeats, however often it was cut."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import shutil
+import time
+from pathlib import Path
+from typing import Any
+
+from tensorboardX.event_file_writer import EventsWriter
+from tensorboardX.proto.event_pb2 import Event
+from tensorboardX.proto.summary_pb2 import Summary
+
+from seerax import store
+from seerax.errors import Mistake
+from seerax.ppo import Progress
+
+LARGEST = 1 << 32  # bytes
+PLACE = ("steps", "seed", "seconds")  # of a row; all else in it was measured
+
+
+def read_rows(path: Path) -> list[dict[str, Any]]:
+    """Every whole line. A killed writer may have left half a line at the end; it does not count."""
+    lines = store.checked(path, LARGEST).read_bytes().split(b"\n")[:-1]
+    return [_row(line, path) for line in lines]
+
+
+def _row(line: bytes, path: Path) -> dict[str, Any]:
+    row = store.parsed(line, path)
+    numbers = all(value is None or isinstance(value, int | float) for value in row.values())
+    if not numbers or not all(row.get(name) is not None for name in PLACE):
+        raise Mistake(f"{path} is not a log of seerax: a line should hold numbers, {', '.join(PLACE)} among them.")
+    return row
+
+
+def as_line(row: dict[str, Any]) -> str:
+    """Strict JSON: what is not a number is null."""
+    plain = {name: None if value is None or not math.isfinite(value) else value for name, value in row.items()}
+    return json.dumps(plain, allow_nan=False) + "\n"
+
+
+class Log:
+    """metrics.jsonl is the record; TensorBoard's events are written from it anew when a run goes on."""
+
+    def __init__(self, metrics: Path, boards: Path, seeds: list[int], steps: int):
+        """Keeps the rows up to `steps`: what comes after will be measured again."""
+        rows = [row for row in read_rows(metrics) if row["steps"] <= steps] if metrics.exists() else []
+        store.write_bytes(metrics, "".join(map(as_line, rows)).encode())
+        shutil.rmtree(boards, ignore_errors=True)
+        self.seeds = seeds
+        self.boards = {seed: _board(boards / f"seed{seed}") for seed in seeds}
+        self.started = time.time() - (rows[-1]["seconds"] if rows else 0.0)
+        for row in rows:
+            self._draw(row)
+        self.lines = open(metrics, "a")  # noqa: SIM115
+
+    def write(self, progress: Progress) -> None:
+        measured = dict(progress.metrics)
+        if progress.held_out is not None:
+            measured["held_out"] = progress.held_out
+        seconds = round(time.time() - self.started, 3)
+        for i, seed in enumerate(self.seeds):
+            each = {name: float(values[i]) for name, values in measured.items()}
+            row = {"steps": progress.steps, "seed": seed, "seconds": seconds, **each}
+            self.lines.write(as_line(row))
+            self._draw(row)
+        self.lines.flush()
+
+    def _draw(self, row: dict[str, Any]) -> None:
+        measured = {name: value for name, value in row.items() if name not in PLACE and value is not None}
+        values = [Summary.Value(tag=name, simple_value=value) for name, value in measured.items()]
+        when = self.started + row["seconds"]
+        if row["seed"] in self.boards:
+            self.boards[row["seed"]].write_event(
+                Event(wall_time=when, step=row["steps"], summary=Summary(value=values))
+            )
+
+    def sync(self) -> None:
+        """On disk, so that no checkpoint is ahead of its log."""
+        self.lines.flush()
+        os.fsync(self.lines.fileno())
+        for board in self.boards.values():
+            board.flush()
+
+    def close(self) -> None:
+        self.lines.close()
+        for board in self.boards.values():
+            board.close()
+
+
+def _board(folder: Path) -> EventsWriter:
+    """Writes in this thread: tensorboardX's usual writer has one of its own, which a full disk leaves hanging."""
+    folder.mkdir(parents=True)
+    return EventsWriter(str(folder / "events"))

@@ -1,0 +1,338 @@
+"""Nothing lost: a quick part of what `make torture` tries at length, and the laws of each piece."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from dataclasses import replace
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.experimental.key_reuse._core import check_key_reuse
+
+ROOT = Path(__file__).parent.parent
+sys.path.insert(0, str(ROOT / "benchmarks"))
+
+import torture  # noqa: E402
+import torture_commands  # noqa: E402
+
+from seerax import checkpoints, core, experiments, faults, limits, lock, logs, ppo, problems, rollout, runs, stopping  # noqa: E402
+from seerax.advice import ensemble  # noqa: E402
+from seerax.checkpoints import Checkpoints, Schedule  # noqa: E402
+from seerax.errors import Mistake, one_line  # noqa: E402
+from seerax.ppo import Config  # noqa: E402
+
+CONFIG = Config(steps=768, worlds=16, length=8, minibatches=2, evaluations=2, evaluation_episodes=16)
+
+OFTEN = Schedule(seconds=1e9, iterations=2)  # by count alone
+
+
+def run_in(folder: Path, **changes) -> runs.Run:
+    return runs.Run(
+        replace(experiments.settings("tiger"), ppo=replace(CONFIG, **changes)), 0, 1, runs.RunFolder(folder)
+    )
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory) -> runs.Run:
+    run = run_in(tmp_path_factory.mktemp("runs") / "whole")
+    runs.train(run, schedule=OFTEN)
+    return run
+
+
+# ---- checkpoints -------------------------------------------------------------------------------------------------
+
+
+def test_the_two_newest_checkpoints_are_kept(whole):
+    assert whole.folder.checkpoints.numbers() == [6, 4]
+    assert not list(whole.folder.path.rglob("*.unfinished"))
+
+
+def test_flipped_bits_and_truncations_are_found_and_recovered_from():
+    assert torture.flips(60, 30)["recovered"] == 90
+
+
+def test_without_a_good_checkpoint_all_is_told_and_nothing_is_changed(tmp_path):
+    kept = Checkpoints(tmp_path / "checkpoints")
+    for number in (1, 2):
+        kept.save(number, torture.state(number), {})
+        kept.arrays(number).write_bytes(b"")
+    before = {path: path.read_bytes() for path in kept.folder.iterdir()}
+    with pytest.raises(Mistake, match=r"No checkpoint in .*2: 0 bytes .* 1: 0 bytes"):
+        kept.load(torture.state(1))
+    assert {path: path.read_bytes() for path in kept.folder.iterdir()} == before
+
+
+def test_a_newer_format_is_told_and_not_taken_for_damage(tmp_path):
+    kept = Checkpoints(tmp_path)
+    kept.save(1, torture.state(1), {})
+    told = checkpoints.opened(kept.manifest(1))
+    kept.manifest(1).write_bytes(checkpoints.sealed({**told, "format": 2, "seerax": "9.9"}))
+    with pytest.raises(Mistake, match=r"format 2.* written by seerax 9.9"):
+        kept.load(torture.state(1))
+    assert kept.manifest(1).exists()
+
+
+def test_a_bad_checkpoint_costs_no_more_than_going_back_to_the_one_before(whole, tmp_path):
+    run = run_in(tmp_path / "run")
+    runs.train(run, schedule=OFTEN)
+    damaged = run.folder.checkpoints.arrays(6)
+    damaged.write_bytes(torture.flipped(damaged.read_bytes(), torture.random.Random(1)))
+    said: list[str] = []
+    runs.train(runs.reopen(run.folder.path), resume=True, say=said.append)
+    assert "000000006.json is damaged (its checksum is wrong)" in said[0] and "iteration 4" in said[1]
+    torture.must_equal(run.folder.path, whole.folder.path)
+
+
+def test_saving_is_due_by_time_and_by_count():
+    schedule = Schedule(seconds=30, iterations=10)
+    assert [schedule.due(*since) for since in ((29, 9), (30, 1), (1, 10))] == [False, True, True]
+
+
+# ---- killed, stopped, run elsewhere ------------------------------------------------------------------------------
+
+
+def test_killed_in_a_save_and_resumed_equals_undisturbed(whole, tmp_path):
+    """A process that dies between the arrays and their manifest, leaving half a line in the log."""
+    code = f"""
+import os, signal, sys
+from pathlib import Path
+sys.path.insert(0, {str(ROOT / "tests")!r})
+from seerax import devices, checkpoints
+devices.prepare(2)
+import test_reliability as t
+from seerax import runs
+earlier = checkpoints.sealed
+def sealed(told):
+    if told["number"] == 4:
+        open({str(tmp_path / "run" / "metrics.jsonl")!r}, "a").write('{{"steps": 5')
+        os.kill(os.getpid(), signal.SIGKILL)
+    return earlier(told)
+checkpoints.sealed = sealed
+runs.train(t.run_in(Path({str(tmp_path / "run")!r})), schedule=t.OFTEN)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=280)
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    run = runs.reopen(tmp_path / "run")
+    assert run.folder.checkpoints.numbers() == [2] and run.folder.checkpoints.arrays(4).exists()
+    runs.train(run, resume=True, schedule=OFTEN)  # in this process: the same bits across processes
+    torture.must_equal(run.folder.path, whole.folder.path)
+    assert run.folder.checkpoints.numbers() == [6, 4]
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_is_noted_and_ends_the_work_at_its_next_check(number, code):
+    done = []
+    with pytest.raises(stopping.Stopped) as stopped, stopping.graceful() as stop:
+        signal.raise_signal(number)
+        done.append("the rest of the iteration")
+        stop.check()
+    assert done and stopped.value.exit_code == code
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+
+
+def test_a_second_signal_stops_at_once():
+    with pytest.raises(stopping.Stopped), stopping.graceful():
+        signal.raise_signal(signal.SIGTERM)
+        signal.raise_signal(signal.SIGTERM)
+        pytest.fail("went on")
+
+
+def test_elsewhere_than_in_the_main_thread_signals_are_left_alone():
+    found = []
+
+    def work():
+        with stopping.graceful() as stop:
+            found.append(stop.asked)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert found == [False]
+
+
+def test_evaluation_ends_with_143_on_sigterm(monkeypatch):
+    monkeypatch.setattr(rollout, "evaluate", lambda *_: signal.raise_signal(signal.SIGTERM))
+    answer = torture_commands.asked(["evaluate", "tiger"])
+    assert answer == (143, "", "")
+
+
+# ---- determinism -------------------------------------------------------------------------------------------------
+
+
+def test_the_checker_of_keys_finds_one_that_is_used_twice():
+    with pytest.raises(jax.errors.KeyReuseError):
+        check_key_reuse(lambda key: jax.random.normal(key) + jax.random.uniform(key), jax.random.key(0))
+
+
+@pytest.mark.parametrize("name", problems.PROBLEMS)
+def test_no_problem_filter_or_advisor_uses_a_key_twice(name):
+    """Traced only. Whole trainings are beyond the checker: it takes a key that a scan chooses between for used."""
+    mdp = problems.make(name)
+
+    def live(key):
+        first, second = jax.random.split(key)
+        return mdp.step(second, mdp.reset(first), jnp.zeros(mdp.action_size))[1]
+
+    check_key_reuse(live, jax.random.key(0))
+
+
+def test_no_learner_is_born_from_a_key_used_twice():
+    check_key_reuse(experiments.settings("tiger").trainer().init, jax.random.key(0))
+
+
+# ---- one writer --------------------------------------------------------------------------------------------------
+
+HOLD = """
+import sys, time, pathlib
+from seerax import lock
+with lock.held(pathlib.Path(sys.argv[1])):
+    print(1, flush=True)
+    time.sleep(600)
+"""
+
+
+def test_a_second_writer_is_told_who_holds_the_folder_and_a_dead_ones_lock_is_free(whole):
+    folder = whole.folder.path
+    holder = subprocess.Popen([sys.executable, "-c", HOLD, str(folder)], stdout=subprocess.PIPE)
+    assert holder.stdout is not None and holder.stdout.read(1) == b"1"
+    with pytest.raises(Mistake, match=f"in use by process {holder.pid} on .* since 20"):
+        runs.train(whole, resume=True)
+    with pytest.raises(Mistake, match="in use by"):
+        runs.train(whole, overwrite=True)
+    assert whole.folder.checkpoints.numbers() == [6, 4]
+    holder.kill()
+    holder.wait()
+    with lock.held(folder):
+        assert json.loads((folder / lock.NAME).read_text())["process"] == os.getpid()
+
+
+# ---- numbers that are no numbers ---------------------------------------------------------------------------------
+
+
+def sick(tiger_mdp, part: str) -> core.BeliefMDP:
+    """NaN in one part of the situation from the second step of an episode on."""
+    late = lambda moment, value: jnp.where(moment.time > 0, jnp.nan, value)  # noqa: E731
+    if part == "advice":
+        return replace(tiger_mdp, advisor=lambda moment, s, b: late(moment, tiger_mdp.advisor(moment, s, b)))
+    filter = tiger_mdp.filter
+
+    class Sick(type(filter)):
+        def update(self, belief, state, action, next_state):
+            return super().update(belief, state, action, next_state) * jnp.nan
+
+    return replace(tiger_mdp, filter=Sick(filter.support, filter.log_likelihood))
+
+
+def test_an_iteration_with_a_nan_changes_nothing_that_is_learned(tiger_mdp):
+    trainer = ppo.PPO(sick(tiger_mdp, "belief"), experiments.settings("tiger").method(), CONFIG)
+    learner = trainer.init(jax.random.key(0))
+    after, metrics = trainer.iterate(learner)
+    assert metrics["skipped"] == 1
+    for ours, theirs in zip(jax.tree.leaves(after[:2]), jax.tree.leaves(learner[:2]), strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+    unsound = ~np.stack([np.asarray(s) for s in jax.vmap(core.sound)(after.worlds.situation)]).all(0)
+    assert unsound.any() and np.asarray(after.worlds.over)[unsound].all()  # they start afresh
+
+
+def test_a_run_that_keeps_failing_stops_names_who_and_leaves_what_replays_it(tmp_path, monkeypatch, tiger_mdp):
+    monkeypatch.setattr(experiments, "find_problem", lambda name: sick(tiger_mdp, "advice"))
+    run = run_in(tmp_path / "run")
+    with pytest.raises(Mistake, match=r"3 iterations in a row, .*advice not finite.*seerax replay") as told:
+        runs.train(run, schedule=Schedule(1e9, 1))
+    assert [row.get("skipped") for row in run.folder.rows()] == [None, 1, 1, 1]
+    path = Path(str(told.value).split("seerax replay ")[1])
+    trainer, fault = runs.load_fault(path)
+    assert (fault.offences.step <= 1).all() and not fault.offences.sound.advice.any()
+    assert faults.told(faults.examine(trainer, fault.learner)) == faults.told(fault)
+
+
+def test_advice_out_of_bounds_is_clipped_and_advice_that_is_none_is_refused_by_name(tiger_mdp):
+    loud = replace(tiger_mdp, advisor=lambda moment, s, b: 1e30 * jnp.ones(tiger_mdp.action_size))
+    np.testing.assert_array_equal(loud.reset(jax.random.key(0)).situation.advice, loud.problem.action_high)
+    with pytest.raises(Mistake, match=r"The advisor's advice was NaN or infinite in \d+ of 32 episodes"):
+        rollout.evaluate(jax.random.key(0), sick(tiger_mdp, "advice"), ensemble, 32)
+    with pytest.raises(Mistake, match="The filter's belief was NaN"):
+        rollout.evaluate(jax.random.key(0), sick(tiger_mdp, "belief"), ensemble, 32)
+
+
+# ---- strangers' files --------------------------------------------------------------------------------------------
+
+
+def test_a_strangers_run_never_imports_code(whole, tmp_path, monkeypatch):
+    (tmp_path / "evil.py").write_text("open('owned', 'w')\nraise SystemExit")
+    monkeypatch.chdir(tmp_path)
+    theirs = replace(whole.experiment, problem="evil:mdp")
+    brain = ppo.Brain(jnp.zeros(3), None, None)  # type: ignore[arg-type]
+    runs.save_policy(tmp_path / "policy.safetensors", theirs, brain, {})
+    with pytest.raises(Mistake, match="only run if you name it yourself: --problem evil:mdp"):
+        runs.load_policy(tmp_path / "policy.safetensors")
+    with pytest.raises(Mistake, match="only run if you name"):
+        runs.load_policy(tmp_path / "policy.safetensors", problem="other:mdp")
+    assert not (tmp_path / "owned").exists()
+
+
+def test_bad_command_lines_and_files_get_one_sentence_and_exit_2(tmp_path):
+    told = torture_commands.run(tmp_path, every=5, aside=0)
+    assert len(told) > 40
+    assert {name: answer for name, answer in told.items() if not answer.right} == {}
+
+
+def test_what_a_file_says_cannot_move_the_cursor():
+    assert one_line("a\x1b[2J\nb\x07") == "a [2J b "
+
+
+# ---- limits ------------------------------------------------------------------------------------------------------
+
+
+def test_what_cannot_fit_is_told_before_anything_is_written(tmp_path, monkeypatch):
+    with pytest.raises(Mistake, match=r"needs at least .* of memory"):
+        runs.train(run_in(tmp_path / "large", worlds=2**40))
+    usage = torture.shutil.disk_usage(tmp_path)._replace(free=1000)
+    monkeypatch.setattr(limits.shutil, "disk_usage", lambda path: usage)
+    with pytest.raises(Mistake, match="of disk and 1 kB are free"):
+        runs.train(run_in(tmp_path / "small"))
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_estimate_is_below_what_is_used_and_not_far_below():
+    """XLA's own count of the buffers of an iteration is the measure."""
+    trainer = run_in(Path("nowhere"), worlds=1024, length=64).experiment.trainer()
+    learner = jax.eval_shape(jax.vmap(trainer.init), runs.training_keys(0, 1))
+    memory = trainer.iterate_many.lower(learner).compile().memory_analysis()
+    used = trainer.mesh.size * (memory.temp_size_in_bytes + memory.output_size_in_bytes) + memory.argument_size_in_bytes
+    estimate, checkpoint = limits.needs(trainer, 1)
+    assert used / 4 < estimate < 1.2 * used
+    saved = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves((learner, learner.brain)))
+    assert abs(checkpoint / saved - 1) < 0.05
+
+
+# ---- logs --------------------------------------------------------------------------------------------------------
+
+
+def test_half_a_line_at_the_end_does_not_count_and_what_is_not_a_number_is_null(tmp_path):
+    row = {"steps": 1, "seed": 0, "seconds": 0.5, "kl": float("nan")}
+    (tmp_path / "metrics.jsonl").write_text(logs.as_line(row) + '{"steps": 2, "se')
+    assert logs.read_rows(tmp_path / "metrics.jsonl") == [{**row, "kl": None}]
+
+
+def test_tensorboard_holds_each_number_of_the_log_once(whole):
+    shown = [(row["steps"], n, v) for row in torture.rows(whole.folder.path) for n, v in row.items()]
+    shown = [(step, name, value) for step, name, value in shown if name not in ("steps", "seed")]
+    found = torture.events(whole.folder.path)
+    assert [event[:2] for event in found] == [number[:2] for number in shown]
+    np.testing.assert_allclose([event[2] for event in found], [number[2] for number in shown], rtol=1e-6)
+
+
+# ---- filters -----------------------------------------------------------------------------------------------------
+
+
+def test_filters_stay_sound_and_do_not_mind_the_order():
+    assert torture.filters(50)["examples"] == 300
