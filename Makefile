@@ -3,7 +3,7 @@ PYTHON ?= python3
 UV := $(shell command -v uv 2>/dev/null || echo $(PYTHON) -m uv)
 BIN := .venv/bin
 
-.PHONY: setup demo test lint bench torture clean
+.PHONY: setup demo test lint bench torture ensembles calibration clean
 
 setup: .venv/.made
 
@@ -30,6 +30,9 @@ lint: setup
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+ensembles calibration: setup
+	$(BIN)/python benchmarks/$@.py
 
 clean:
 	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache

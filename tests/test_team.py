@@ -138,7 +138,7 @@ def test_one_told_to_stop_stops_all_after_the_same_iteration(folder):
 
 
 def test_a_process_alone_is_its_own_first_and_changes_nothing():
-    assert team.first() and not team.asked_to_stop(3)
+    assert team.first() and team.as_first(True) and not team.as_first(False)
     tree = {"key": jax.random.key(1), "array": np.arange(3)}
     assert team.gathered(tree)["key"] is tree["key"]
     with team.together(None):
