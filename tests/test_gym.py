@@ -75,7 +75,7 @@ def test_layout_names_the_parts_of_an_observation():
     mdp, (state, belief, advice) = env.unwrapped.mdp, env.unwrapped.run.world.situation
     parts = {name: observation[where] for name, where in gym.layout(mdp).items()}
     np.testing.assert_allclose(parts["features"], mdp.problem.features(state), rtol=1e-6)
-    np.testing.assert_allclose(parts["belief"], np.exp(belief), rtol=1e-6)
+    np.testing.assert_allclose(parts["belief"], mdp.filter.features(belief), rtol=1e-6)
     np.testing.assert_allclose(parts["advice"], advice)
     assert sum(part.size for part in parts.values()) == observation.size
 
