@@ -114,43 +114,55 @@ class Boxes(NamedTuple):
     radius: Array  # [m]
 
 
-def gaps(capsules: Capsules, boxes: Boxes) -> Array:
-    """[n, m]: the distance between surfaces; negative where they overlap.
+class Axis(NamedTuple):
+    """One coordinate of segments p + t v, 0 <= t <= 1, and of boxes, pair by pair."""
 
-    Exact. Along a segment p + t v the squared distance to a box is convex, and half its slope, v . (p + t v - nearest),
-    is linear between the knots where the segment crosses the planes of the faces. So the best t lies where that slope
-    changes sign, between two neighbouring knots.
-    """
+    p: Array
+    v: Array
+    low: Array
+    high: Array
+
+    def beyond(self, t: Array | float) -> Array:
+        """From the nearest point of the box to the point at t."""
+        point = self.p + t * self.v
+        return point - jnp.clip(point, self.low, self.high)
+
+    def crossings(self) -> list[Array]:
+        """The t at which the segment crosses the planes of the two faces, if it does."""
+        v = jnp.where(jnp.abs(self.v) < 1e-9, 1e-9, self.v)
+        return [jnp.clip((face - self.p) / v, 0, 1) for face in (self.low, self.high)]
+
+
+def gaps(capsules: Capsules, boxes: Boxes) -> Array:
+    """[n, m]: the distance between surfaces; negative where they overlap. By components: many times as fast."""
     shape = capsules.radius.size, boxes.radius.size
 
     def pairs(values: Array) -> Array:
         return lanes.fill(jnp.broadcast_to(values, shape).ravel())
 
-    start, along = capsules.ends[:, 0], capsules.ends[:, 1] - capsules.ends[:, 0]
-    axes = [
-        (pairs(start[:, i, None]), pairs(along[:, i, None]), pairs(boxes.low[:, i]), pairs(boxes.high[:, i]))
-        for i in range(3)
-    ]  # by components: many times as fast
-
-    def beyond(t: Array | float) -> list[Array]:
-        return [p + t * v - jnp.clip(p + t * v, low, high) for p, v, low, high in axes]
-
-    safe = [jnp.where(jnp.abs(v) < 1e-9, 1e-9, v) for _, v, _, _ in axes]
-    faces = [(face - axis[0]) / v for axis, v in zip(axes, safe, strict=True) for face in axis[2:]]
-    left, right, down, up = 0.0, 1.0, -1e9, 1e9
-    for knot in (0.0, 1.0, *(jnp.clip(face, 0, 1) for face in faces)):
-        slope = sum(v * away for (_, v, _, _), away in zip(axes, beyond(knot), strict=True))
-        left, right = (
-            jnp.where(slope <= 0, jnp.maximum(left, knot), left),
-            jnp.where(slope >= 0, jnp.minimum(right, knot), right),
-        )
-        down, up = (
-            jnp.where(slope <= 0, jnp.maximum(down, slope), down),
-            jnp.where(slope >= 0, jnp.minimum(up, slope), up),
-        )
-    nearest = left + (right - left) * -down / jnp.maximum(up - down, 1e-12)
-    distance = jnp.sqrt(sum(away**2 for away in beyond(nearest)))
+    start, along = capsules.ends[:, 0, :, None], (capsules.ends[:, 1] - capsules.ends[:, 0])[..., None]
+    sides = boxes.low, boxes.high
+    axes = [Axis(pairs(start[:, i]), pairs(along[:, i]), *(pairs(side[:, i]) for side in sides)) for i in range(3)]
+    t = nearest(axes)
+    distance = jnp.sqrt(sum(jnp.square(axis.beyond(t)) for axis in axes))
     return distance[: shape[0] * shape[1]].reshape(shape) - capsules.radius[:, None] - boxes.radius
+
+
+def nearest(axes: list[Axis]) -> Array:
+    """The t where segment and box are closest.
+
+    Exact. Along a segment p + t v the squared distance to a box is convex, and half its slope, v . (p + t v - nearest),
+    is linear between the knots where the segment crosses the planes of the faces. So the best t lies where that slope
+    changes sign, between two neighbouring knots.
+    """
+    zero = jnp.zeros_like(axes[0].p)
+    left, right, down, up = zero, zero + 1, zero - 1e9, zero + 1e9
+    for knot in (zero, zero + 1, *(t for axis in axes for t in axis.crossings())):
+        slope = sum(axis.v * axis.beyond(knot) for axis in axes)
+        falling, rising = slope <= 0, slope >= 0
+        left, right = jnp.maximum(left, jnp.where(falling, knot, 0)), jnp.minimum(right, jnp.where(rising, knot, 1))
+        down, up = jnp.maximum(down, jnp.where(falling, slope, -1e9)), jnp.minimum(up, jnp.where(rising, slope, 1e9))
+    return left + (right - left) * -down / jnp.maximum(up - down, 1e-12)
 
 
 # ---- the WAM -----------------------------------------------------------------------------------------------------
