@@ -30,6 +30,11 @@ def test_arctangent_on_the_axes() -> None:
     np.testing.assert_allclose(arctan2(jnp.asarray(y), jnp.asarray(x)), np.arctan2(y, x), atol=5e-7)
 
 
+def test_argmin_takes_the_first() -> None:
+    for row in np.random.default_rng(0).integers(0, 4, (200, 7)).astype(np.float32):
+        assert lanes.argmin(jnp.asarray(row)) == row.argmin()
+
+
 @pytest.mark.parametrize("count", [1, 6, 8, 13])
 def test_filled_rows_draw_what_plain_ones_draw(count: int) -> None:
     key = jax.random.key(count)

@@ -25,6 +25,11 @@ def fill(row: Array) -> Array:
     return jnp.pad(row, (0, full(row.size) - row.size))
 
 
+def argmin(row: Array) -> Array:
+    """The first place of the smallest, by two minima: they are vectorised, `jnp.argmin` is not."""
+    return jnp.where(row == row.min(), jnp.arange(row.size), row.size - 1).min()
+
+
 def uniform(key: Key, count: int) -> Array:
     """[count], in [0, 1)."""
     return jax.random.uniform(key, (full(count),))[:count]

@@ -42,7 +42,7 @@ class Shooting:
         return total[: len(self.candidates)]
 
     def act(self, state: State, latent: Latent) -> Action:
-        return self.candidates[jnp.argmin(self.costs(state, latent))]
+        return self.candidates[lanes.argmin(self.costs(state, latent))]
 
     def expert(self) -> Expert:
         """Told the latent, it forecasts with it; there is nothing to plan beforehand."""
