@@ -365,7 +365,8 @@ def test_beliefs_are_calibrated(mdp: BeliefMDP) -> None:
 
 def test_calibration_notices_a_filter_that_is_too_sure() -> None:
     def sharper(state, action, next_state, latent):
-        turn = crowd.bearing(next_state.moved) - crowd.bearing(latent - state.people)
+        ways = latent - state.people, next_state.moved
+        turn = jnp.subtract(*(jnp.arctan2(way[:, 1], way[:, 0]) for way in ways))
         return jnp.where(crowd.walking(state), crowd.log_wrapped_normal(turn, 0.4), 0.0)
 
     assert np.abs(calibration(Factored(crowd.goals(), sharper), jax.random.key(7))).max() > 6

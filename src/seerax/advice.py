@@ -15,11 +15,11 @@ from seerax.filters import Categorical
 GaussianAct = Callable[[State, Plan], tuple[Action, Array]]  # (mean, covariance) of a stochastic expert
 
 
-def plans(expert: Expert, support: Latent) -> Plan:
+def plans(expert: Expert, support: Latent, axis: int = 0) -> Plan:
     """One plan for every entry of the support, stacked. The slow part of an expert happens here, once."""
     count = jax.tree.leaves(support)[0].shape[0]
     each = [expert.plan(jax.tree.map(lambda v, i=i: v[i], support)) for i in range(count)]
-    return jax.tree.map(lambda *rows: jnp.stack(rows), *each)
+    return jax.tree.map(lambda *rows: jnp.stack(rows, axis), *each)
 
 
 def tabulated(expert: Expert, support: Latent) -> Expert:
@@ -40,12 +40,13 @@ def flat(latent: Latent) -> Array:
 
 
 def weighted(filter: Categorical, expert: Expert) -> Advisor:
-    """sum_i b(phi_i) * a_i."""
-    table = plans(expert, filter.support)
+    """sum_i b(phi_i) * a_i. What all experts look up at one place lies side by side in memory: the last axis."""
+    table = plans(expert, filter.support, axis=-1)
 
     def advise(moment: Moment, state: State, belief: Belief) -> Action:
-        actions = jax.vmap(expert.act, (None, 0))(state, table)
-        return filter.vector(belief) @ actions
+        actions = jax.vmap(expert.act, (None, -1), out_axes=-1)(state, table)
+        weights = jnp.exp(belief)
+        return jnp.stack([(row * weights).sum() for row in actions])
 
     return advise
 

@@ -94,11 +94,15 @@ class FlowPlanner:
         side = len(self.axis)
         return Flow(jnp.asarray(target.reshape(side, side, 2), jnp.float32))
 
-    def towards(self, position: Array, flow: Flow) -> Array:
-        """Unit vector from a position along its shortest path (zero at the goal)."""
+    def target(self, position: Array, flow: Flow) -> Array:
+        """Where to head for from a position."""
         side = flow.target.shape[0]
         cell = jnp.clip(jnp.round((position + self.half) / self.spacing).astype(int), 0, side - 1)
-        offset = flow.target[cell[0], cell[1]] - position
+        return flow.target[cell[0], cell[1]]
+
+    def towards(self, position: Array, flow: Flow) -> Array:
+        """Unit vector from a position along its shortest path (zero at the goal)."""
+        offset = self.target(position, flow) - position
         return offset / jnp.maximum(jnp.linalg.norm(offset), 1e-6)
 
     def _rescued(self, reached: np.ndarray, target: np.ndarray) -> np.ndarray:

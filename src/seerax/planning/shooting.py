@@ -11,10 +11,11 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from seerax import lanes
 from seerax.core import Action, Expert, Latent, State
 
 Way = Any  # where one candidate leads, a pytree
-Hazard = Any  # something met on the way, at one time and place, a pytree
+Hazard = Any  # what may be met on the way, at one time or place, a pytree
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,18 +33,16 @@ class Shooting:
 
     def costs(self, state: State, latent: Latent) -> Array:
         """Of every candidate, [n]. The loop keeps memory at n numbers instead of n * m."""
-        ways = jax.vmap(self.follow, (None, 0))(state, self.candidates)
-        hazards = self.forecast(state, latent)
-        count = jax.tree.leaves(hazards)[0].shape[0]
-        each = jax.vmap(self.danger, (0, None))
+        ways = jax.vmap(self.follow, (None, 0))(state, jax.vmap(lanes.fill, 1, 1)(self.candidates))
 
-        def add(index: int, total: Array) -> Array:
-            return total + each(ways, jax.tree.map(lambda leaf: leaf[index], hazards))
+        def add(total: Array, hazard: Hazard) -> tuple[Array, None]:
+            return total + jax.vmap(self.danger, (0, None))(ways, hazard), None
 
-        return jax.lax.fori_loop(0, count, add, jax.vmap(self.cost)(ways))
+        total, _ = jax.lax.scan(add, jax.vmap(self.cost)(ways), self.forecast(state, latent))
+        return total[: len(self.candidates)]
 
     def act(self, state: State, latent: Latent) -> Action:
-        return self.candidates[jnp.argmin(self.costs(state, latent))]
+        return self.candidates[lanes.argmin(self.costs(state, latent))]
 
     def expert(self) -> Expert:
         """Told the latent, it forecasts with it; there is nothing to plan beforehand."""

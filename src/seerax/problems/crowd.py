@@ -6,15 +6,16 @@ authors' code. See docs/problems.md.
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from seerax import advice
+from seerax import advice, lanes
+from seerax.angles import arctan2, sincos
 from seerax.core import Action, BeliefMDP, Key, Latent, Situation, Step
 from seerax.filters import Factored
 from seerax.planning.shooting import Shooting, lattice
@@ -66,11 +67,11 @@ class CrowdNav:
     action_high: tuple[float, ...] = (1.0, 1.0)
 
     def prior(self, key: Key) -> Latent:
-        index = jax.random.randint(key, (WALKERS,), 0, len(GOALS_Y))
+        index = (len(GOALS_Y) * lanes.uniform(key, WALKERS)).astype(int)
         return goals()[index, jnp.arange(WALKERS)]
 
     def reset(self, key: Key, latent: Latent) -> CrowdState:
-        car, place, pace = jnp.split(jax.random.uniform(key, (1 + 2 * WALKERS,)), [1, 1 + WALKERS])
+        car, place, pace = jnp.split(lanes.uniform(key, 1 + 2 * WALKERS), [1, 1 + WALKERS])
         x = jnp.where(from_left(), -BESIDE, WIDTH + BESIDE)
         return CrowdState(
             rear=jnp.array(START),
@@ -87,9 +88,7 @@ class CrowdNav:
         speed = jnp.maximum(state.speed + ACCELERATION * action[0], 0.0)
         heading = state.heading + STEERING * action[1]
         rear = state.rear + speed * direction(heading)
-        noise = NOISE * jax.random.normal(key, (WALKERS,))
-        pace = jnp.where(walking(state), state.speeds, 0.0)
-        moved = pace[:, None] * direction(bearing(latent - state.people) + noise)
+        moved = strides(key, state, latent)
         people = state.people + moved
 
         before, after = seen_from_car(state.people - state.rear, heading), seen_from_car(people - rear, heading)
@@ -102,7 +101,7 @@ class CrowdNav:
     def features(self, state: CrowdState) -> Array:
         """Of the car: rear, front, heading, speed. Of each person: offset from the car, last displacement, pace."""
         front = front_of(state.rear, state.heading)
-        car = jnp.stack([*state.rear / 5, *front / 5, jnp.sin(state.heading), jnp.cos(state.heading), state.speed])
+        car = jnp.stack([*state.rear / 5, *front / 5, *sincos(state.heading), state.speed])
         offsets = (state.people - state.rear) / 5
         pace = jnp.where(walking(state), state.speeds, 0.0)
         return jnp.concatenate([car, offsets.ravel(), state.moved.ravel(), pace])
@@ -112,8 +111,9 @@ class CrowdNav:
 
     def log_likelihood(self, state: CrowdState, action: Action, next_state: CrowdState, latent: Latent) -> Array:
         """Of each person's heading, [6], if these were their goals. Who has arrived says nothing any more."""
-        turn = bearing(next_state.moved) - bearing(latent - state.people)
-        return jnp.where(walking(state), log_wrapped_normal(turn, NOISE), 0.0)
+        (x, y), (moved_x, moved_y) = (map(lanes.fill, pair.T) for pair in (latent - state.people, next_state.moved))
+        turn = arctan2(x * moved_y - y * moved_x, x * moved_x + y * moved_y)
+        return jnp.where(walking(state), log_wrapped_normal(turn, NOISE)[:WALKERS], 0.0)
 
     def draw(self, ax: Any, situation: Situation, action: Action, latent: Latent) -> None:
         draw_crowd(ax, situation, action, latent)
@@ -144,20 +144,24 @@ def walking(state: CrowdState) -> Array:
     return jnp.where(from_left(), x < WIDTH, x > 0)
 
 
+def strides(key: Key, state: CrowdState, goals: Latent) -> Array:
+    """[6, 2]: one second of those who still walk, towards their goals but for the noise."""
+    sin, cos = sincos(NOISE * lanes.normal(key, WALKERS))
+    x, y = (goals - state.people).T
+    scale = jnp.where(walking(state), state.speeds, 0.0) / jnp.maximum(jnp.sqrt(x**2 + y**2), 1e-9)
+    return jnp.stack([scale * (cos * x - sin * y), scale * (sin * x + cos * y)], -1)
+
+
 def direction(heading: Array) -> Array:
-    return jnp.stack([-jnp.sin(heading), jnp.cos(heading)], -1)
-
-
-def bearing(offset: Array) -> Array:
-    """The heading of a displacement: the inverse of `direction`."""
-    return jnp.arctan2(-offset[..., 0], offset[..., 1])
+    sin, cos = sincos(heading)
+    return jnp.stack([-sin, cos], -1)
 
 
 def log_wrapped_normal(angle: Array, std: float) -> Array:
-    """Log-density of an angle that is normal before it is wrapped; one turn either way is enough for std < 1."""
-    angle = jnp.mod(angle + jnp.pi, 2 * jnp.pi) - jnp.pi
-    turns = angle[..., None] + 2 * jnp.pi * jnp.arange(-1, 2)
-    return jax.scipy.special.logsumexp(-0.5 * (turns / std) ** 2, axis=-1) - jnp.log(std * jnp.sqrt(2 * jnp.pi))
+    """Log-density of an angle that is normal before it is wrapped; for std < 1 two turns are enough."""
+    near = jnp.abs(angle - 2 * jnp.pi * jnp.round(angle / (2 * jnp.pi)))
+    weight = sum(jnp.exp(-0.5 * (turns / std) ** 2) for turns in (near, 2 * jnp.pi - near))
+    return jnp.log(weight / (std * (2 * jnp.pi) ** 0.5))
 
 
 def collision_cost(speed: Array) -> Array:
@@ -178,7 +182,7 @@ def in_car_frame(x: Array, y: Array, sin: Array, cos: Array) -> tuple[Array, Arr
 
 def seen_from_car(offset: Array, heading: Array) -> Array:
     """`in_car_frame` for offsets [n, 2]."""
-    right, ahead = in_car_frame(offset[:, 0], offset[:, 1], jnp.sin(heading), jnp.cos(heading))
+    right, ahead = in_car_frame(offset[:, 0], offset[:, 1], *sincos(heading))
     return jnp.stack([right, ahead], -1)
 
 
@@ -193,21 +197,31 @@ def distance_of_way(start: Array, end: Array) -> Array:
 
     If they do not meet, the nearest pair has an end of the way or a corner of the rectangle in it.
     """
-    corner, along = jnp.array([CAR_WIDTH, CAR_LENGTH]) / 2, end - start
-    ends = jnp.minimum(*(distance_of_point(point[..., 0], point[..., 1]) for point in (start, end)))
-    offset = corner * jnp.array([[1, 1], [1, -1], [-1, 1], [-1, -1]]) - start[..., None, :]
-    share = (offset * along[..., None, :]).sum(-1) / jnp.maximum((along**2).sum(-1), 1e-12)[..., None]
-    nearest = offset - jnp.clip(share, 0, 1)[..., None] * along[..., None, :]
-    corners = jnp.sqrt((nearest**2).sum(-1)).min(-1)
-    return jnp.where(meets(start, along, corner), 0.0, jnp.minimum(ends, corners))
+    (x, y), (end_x, end_y) = jnp.moveaxis(start, -1, 0), jnp.moveaxis(end, -1, 0)
+    way = x, y, end_x - x, end_y - y
+    ends = jnp.minimum(distance_of_point(x, y), distance_of_point(end_x, end_y))
+    corners = [distance_to_corner(*way, a * CAR_WIDTH / 2, b * CAR_LENGTH / 2) for a in (1, -1) for b in (1, -1)]
+    return jnp.where(meets(*way), 0.0, functools.reduce(jnp.minimum, corners, ends))
 
 
-def meets(start: Array, along: Array, corner: Array) -> Array:
-    """Does start + t * along, 0 <= t <= 1, meet the box [-corner, corner]? It must be in both slabs at one time."""
+def distance_to_corner(x: Array, y: Array, along_x: Array, along_y: Array, corner_x: float, corner_y: float) -> Array:
+    """Between the way (x, y) + t * along, 0 <= t <= 1, and a point."""
+    x, y = corner_x - x, corner_y - y
+    share = jnp.clip((x * along_x + y * along_y) / jnp.maximum(along_x**2 + along_y**2, 1e-12), 0, 1)
+    return jnp.sqrt((x - share * along_x) ** 2 + (y - share * along_y) ** 2)
+
+
+def meets(x: Array, y: Array, along_x: Array, along_y: Array) -> Array:
+    """Does (x, y) + t * along, 0 <= t <= 1, meet the car? It must be in both slabs at one time."""
+    (enter_x, leave_x), (enter_y, leave_y) = slab(x, along_x, CAR_WIDTH / 2), slab(y, along_y, CAR_LENGTH / 2)
+    return jnp.maximum(jnp.maximum(enter_x, enter_y), 0.0) <= jnp.minimum(jnp.minimum(leave_x, leave_y), 1.0)
+
+
+def slab(x: Array, along: Array, half: float) -> tuple[Array, Array]:
+    """When x + t * along enters [-half, half], and when it leaves."""
     along = jnp.where(jnp.abs(along) < 1e-9, 1e-9, along)
-    one, other = (-corner - start) / along, (corner - start) / along
-    enter, leave = jnp.minimum(one, other).max(-1), jnp.maximum(one, other).min(-1)
-    return jnp.maximum(enter, 0.0) <= jnp.minimum(leave, 1.0)
+    one, other = (-half - x) / along, (half - x) / along
+    return jnp.minimum(one, other), jnp.maximum(one, other)
 
 
 # ---- expert ------------------------------------------------------------------------------------------------------
@@ -230,10 +244,10 @@ class Way(NamedTuple):
     speed: Array
 
 
-class Encounter(NamedTuple):
-    """Where a person will be, seconds from now."""
+class Scene(NamedTuple):
+    """Where the people will be, seconds from now."""
 
-    x: Array
+    x: Array  # [6]
     y: Array
     time: Array
 
@@ -241,35 +255,32 @@ class Encounter(NamedTuple):
 def follow(state: CrowdState, action: Action) -> Way:
     heading = state.heading + STEERING * action[1]
     speed = jnp.maximum(state.speed + ACCELERATION * action[0], 0.0)
-    return Way(state.rear[0], state.rear[1], heading, jnp.sin(heading), jnp.cos(heading), speed)
+    return Way(state.rear[0], state.rear[1], heading, *sincos(heading), speed)
 
 
-def forecast(state: CrowdState, goals: Latent) -> Encounter:
-    """People walk straight to their goals, as fast as their noise lets them, and stay there: leaves [48]."""
-    offset = goals - state.people
-    distance = jnp.sqrt((offset**2).sum(-1))
-    pace = jnp.where(walking(state), HEADWAY * state.speeds, 0.0)
-    share = jnp.minimum(LOOKAHEAD[:, None] * pace / jnp.maximum(distance, 1e-6), 1.0)
-    x, y = (state.people[:, axis] + share * offset[:, axis] for axis in range(2))
-    return Encounter(x.ravel(), y.ravel(), jnp.repeat(jnp.asarray(LOOKAHEAD, jnp.float32), WALKERS))
+def forecast(state: CrowdState, goals: Latent) -> Scene:
+    """People walk straight to their goals, as fast as their noise lets them, and stay there: leaves [8, ...]."""
+    x, y = (goals - state.people).T
+    pace = jnp.where(walking(state), HEADWAY * state.speeds, 0.0) / jnp.maximum(jnp.sqrt(x**2 + y**2), 1e-6)
+    share = jnp.minimum(LOOKAHEAD[:, None] * pace, 1.0)
+    return Scene(state.people[:, 0] + share * x, state.people[:, 1] + share * y, jnp.asarray(LOOKAHEAD, jnp.float32))
 
 
 def cost(way: Way) -> Array:
-    """Slowness, heading away from the top, and nearing a side."""
-    travelled = way.speed * LOOKAHEAD
+    """Slowness, and heading away from the top."""
+    return HEADING_WEIGHT * jnp.abs(way.heading) - SPEED_WEIGHT * way.speed
+
+
+def danger(way: Way, scene: Scene) -> Array:
+    """Nearing a side, and the inverse square of the gap to each person, as long as the car has not passed."""
+    travelled = scene.time * way.speed
     front = way.x - (travelled + CAR_LENGTH) * way.sin
-    nearing = jnp.maximum(jnp.abs(front - WIDTH / 2) - (WIDTH / 2 - EDGE), 0.0)
-    edge = jnp.where(way.y + travelled * way.cos < TOP, nearing, 0.0).sum()
-    return HEADING_WEIGHT * jnp.abs(way.heading) - SPEED_WEIGHT * way.speed + EDGE_WEIGHT * edge
-
-
-def danger(way: Way, encounter: Encounter) -> Array:
-    """The inverse square of the gap between car and person, as long as the car has not passed."""
-    travelled = encounter.time * way.speed
-    right, ahead = in_car_frame(encounter.x - way.x, encounter.y - way.y, way.sin, way.cos)
-    gap = distance_of_point(right, ahead - travelled) - RADIUS
-    passed = way.y + travelled * way.cos >= TOP
-    return jnp.where(passed, 0.0, DANGER_WEIGHT / jnp.maximum(gap, CLOSEST) ** 2)
+    total = EDGE_WEIGHT * jnp.maximum(jnp.abs(front - WIDTH / 2) - (WIDTH / 2 - EDGE), 0.0)
+    for x, y in zip(scene.x, scene.y, strict=True):
+        right, ahead = in_car_frame(x - way.x, y - way.y, way.sin, way.cos)
+        gap = distance_of_point(right, ahead - travelled) - RADIUS
+        total = total + DANGER_WEIGHT / jnp.maximum(gap, CLOSEST) ** 2
+    return jnp.where(way.y + travelled * way.cos < TOP, total, 0.0)
 
 
 def driver() -> Shooting:

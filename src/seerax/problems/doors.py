@@ -105,12 +105,12 @@ class Doors:
 
     def log_likelihood(self, state: State, action: Action, next_state: DoorState, latent: Latent) -> Array:
         """Of the reading, bit by bit; a crash or a passage tells the truth about its door."""
-        is_open = latent == 1
         right = accuracy(next_state.position)
-        agrees = (next_state.reading == OPEN) == is_open
-        told = jnp.where(next_state.sensed, jnp.log(jnp.where(agrees, right, 1 - right)), 0.0)
-        impossible = (next_state.crashed & is_open) | (next_state.passed & ~is_open)
-        return jnp.where(impossible, -jnp.inf, told).sum()
+        said_open = next_state.reading == OPEN
+        told = jnp.where(next_state.sensed, jnp.log(jnp.stack([right, 1 - right])), 0.0)
+        if_open = jnp.where(next_state.crashed, -jnp.inf, jnp.where(said_open, told[0], told[1]))
+        if_closed = jnp.where(next_state.passed, -jnp.inf, jnp.where(said_open, told[1], told[0]))
+        return jnp.where(latent == 1, if_open, if_closed).sum()
 
     def draw(self, ax: Any, situation: Situation, action: Action, latent: Latent) -> None:
         draw_doors(ax, situation, action, latent)
@@ -123,7 +123,8 @@ def configurations() -> Array:
 
 def accuracy(position: Array) -> Array:
     """[4]: the probability that a door's bit is right, 0.5 + 0.5 exp(-distance to the door's centre)."""
-    return 0.5 + 0.5 * jnp.exp(-jnp.linalg.norm(CENTRES - position, axis=-1))
+    x, y = CENTRES[:, 0] - position[0], CENTRES[:, 1] - position[1]
+    return 0.5 + 0.5 * jnp.exp(-jnp.sqrt(x**2 + y**2))
 
 
 def crossings(path: Array) -> Array:
@@ -148,21 +149,22 @@ def nearest_door_expert() -> Expert:
     """Told which doors are open, goes through the one closest to it and on to the target. Never senses."""
 
     def act(state: DoorState, latent: Latent) -> Action:
-        offset = waypoint(state.position, latent) - state.position
-        wanted = SPEED * offset / jnp.maximum(jnp.linalg.norm(offset), 1e-6)
-        thrust = GAIN * (wanted - state.velocity)
-        return jnp.append(thrust / jnp.maximum(1.0, jnp.abs(thrust).max()), -0.1)
+        target = waypoint(state.position, latent)
+        return jnp.append(pointmass.pursue(target, state.position, state.velocity, SPEED, GAIN), -0.1)
 
     return Expert(plan=lambda latent: latent, act=act)
 
 
 def waypoint(position: Array, latent: Latent) -> Array:
     """A place in front of the closest open door, then one behind it, then the target."""
-    aside = jnp.abs(DOORS_X - position[0])  # all doors lie on one line: closest along it is closest
-    x = jnp.asarray(DOORS_X)[jnp.argmin(jnp.where(latent == 1, aside, jnp.inf))]
-    in_line = jnp.abs(x - position[0]) < IN_LINE
-    to_door = jnp.stack([x, jnp.where(in_line, BEHIND, IN_FRONT)])
-    return jnp.where(position[1] < WALL_Y, to_door, TARGET)
+    x, aside = jnp.float32(0), jnp.float32(jnp.inf)
+    for number, door in enumerate(DOORS_X):  # one by one: 16 experts run faster than with argmin
+        distance = jnp.abs(door - position[0])  # all doors lie on one line: closest along it is closest
+        closer = (latent[number] == 1) & (distance < aside)
+        x, aside = jnp.where(closer, door, x), jnp.where(closer, distance, aside)
+    y = jnp.where(aside < IN_LINE, BEHIND, IN_FRONT)
+    below = position[1] < WALL_Y
+    return jnp.stack([jnp.where(below, x, TARGET[0]), jnp.where(below, y, TARGET[1])])
 
 
 # ---- builder -----------------------------------------------------------------------------------------------------

@@ -150,9 +150,8 @@ def flow_expert(maze: Maze, speed: float, gain: float, margin: float) -> Expert:
     planner = FlowPlanner(np.asarray(maze.walls), margin, maze.half)
 
     def act(state: MazeState, flow: Flow) -> Action:
-        wanted = speed * planner.towards(state.position, flow)
-        thrust = gain * (wanted - state.velocity)
-        return jnp.append(thrust / jnp.maximum(1.0, jnp.abs(thrust).max()), -0.1)
+        target = planner.target(state.position, flow)
+        return jnp.append(pointmass.pursue(target, state.position, state.velocity, speed, gain), -0.1)
 
     return advice.tabulated(Expert(lambda goal: planner.plan(np.asarray(goal)), act), maze.goals)
 
