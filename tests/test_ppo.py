@@ -20,6 +20,7 @@ from jax.sharding import PartitionSpec as P
 from seerax import agents, devices, ppo
 from seerax.core import Action, BeliefMDP, Key, Latent, Step, World
 from seerax.filters import Categorical
+from seerax.filters.discrete import condition, log_odds
 from seerax.networks import ActorCritic, Normaliser, log_prob
 
 # ---- six probes in one problem -----------------------------------------------------------------------------------
@@ -136,7 +137,9 @@ class Learned(NamedTuple):
     brain: ppo.Brain
 
     def inputs(self, kind: int, time: float, sign: float, belief: float) -> Array:
-        return self.brain.inputs.normalise(jnp.append(shown(kind, time, sign), jnp.array([1 - belief, belief])))
+        believed = condition(jnp.zeros(2), jnp.log(jnp.array([1 - belief, belief])))
+        seen = jnp.concatenate([jnp.exp(believed), log_odds(believed)])
+        return self.brain.inputs.normalise(jnp.append(shown(kind, time, sign), seen))
 
     def value(self, kind: int, time: float = 0, sign: float = 1, belief: float = 0.5) -> float:
         network, _, values = self.brain
@@ -467,7 +470,8 @@ def test_an_iteration_is_summed_up_over_all_live_steps_on_all_devices() -> None:
     live, over = np.asarray(played.live), np.asarray(played.over)
     inputs, score = rng.normal(2, 3, (*live.shape, 5)), rng.normal(size=live.shape)
     advantage, target = rng.normal(0.5, 2, live.shape), rng.normal(30, 4, live.shape)
-    played = played._replace(inputs=jnp.asarray(inputs), score=jnp.asarray(score))
+    sound = jnp.ones(live.shape, bool)
+    played = played._replace(inputs=jnp.asarray(inputs), score=jnp.asarray(score), noted=sound)
     mesh, spread = devices.mesh(WORLDS), P(None, devices.WORLDS)
     shared = jax.shard_map(
         ppo.summed_up, mesh=mesh, in_specs=(P(), spread, spread, spread), out_specs=P(), check_vma=False
