@@ -239,7 +239,7 @@ def test_training_goes_on_where_it_was_left(trainer: ppo.PPO, history: list[ppo.
 
 def test_an_iteration_is_compiled_only_once(run: Run) -> None:
     assert len(run.history) == TINY.iterations + 1
-    assert run.compiled.count("jit(iterate)") == 1
+    assert run.compiled.count("jit(iterate_seeds)") == 1
     assert run.compiled.count("jit(one)") == 1  # the held-out evaluation
 
 

@@ -7,6 +7,7 @@ import importlib.metadata
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -103,6 +104,11 @@ def local_mesh(at_most: int | None = None) -> Mesh:
 
 def _line(devices: list[Any]) -> Mesh:
     return jax.make_mesh((len(devices),), (WORLDS,), axis_types=(AxisType.Auto,), devices=devices)
+
+
+def side_by_side(body: Callable[[Any], Any], many: Any) -> Any:
+    """The same for many: all at once on accelerators; in turns on host cores, which gain nothing from wider arrays."""
+    return jax.lax.map(body, many) if jax.default_backend() == "cpu" else jax.vmap(body)(many)
 
 
 def slices(rows: int) -> int:

@@ -128,7 +128,11 @@ class PPO:
     @cached_property
     def iterate_many(self) -> Any:
         """The same for learners stacked along a first axis: seeds side by side."""
-        return self._compiled(jax.vmap(partial(iterate, self)), P(None, devices.WORLDS))
+
+        def iterate_seeds(learners: Learner) -> tuple[Learner, dict[str, Array]]:
+            return devices.side_by_side(partial(iterate, self), learners)
+
+        return self._compiled(iterate_seeds, P(None, devices.WORLDS))
 
     def _compiled(self, body: Any, worlds: P) -> Any:
         spec = Learner(P(), P(), worlds, P(), P())  # type: ignore[arg-type]
