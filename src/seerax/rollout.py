@@ -43,7 +43,7 @@ class Tally(NamedTuple):
     sensed: Array  # steps that sensed
     done: Array  # ended by the task, not by the clock
     success: Array
-    sound: Situation  # part by part, whether it was finite throughout
+    sound: Situation  # part by part, whether it was finite: at the first step when something was not, else at the last
 
 
 def act(policy: Policy | Clairvoyant, key: Key, world: World) -> Action:
@@ -80,7 +80,7 @@ def tally(mdp: BeliefMDP, policy: Policy | Clairvoyant, keys: Key) -> Tally:
         policy_key, world_key = episode_key(key, time)
         action = act(policy, policy_key, world)
         following, outcome = mdp.step(world_key, world, action)
-        whole = jax.tree.map(jnp.logical_and, whole, sound(following.situation))
+        whole = select(jnp.stack(whole).all(), sound(following.situation), whole)
         return select(world.over, now, (following, sensed + senses(mdp, world, action), outcome.done, whole))
 
     def body(carry: tuple[Array, Any]) -> tuple[Array, Any]:
@@ -179,9 +179,9 @@ def evaluate(
 
 
 def refuse_unsound(tally: Tally) -> None:
-    """Names who gave what is not a number: the first of state, belief, advice and return to go wrong would do."""
-    sources = {"advisor's advice": tally.sound.advice, "filter's belief": tally.sound.belief}
-    sources |= {"problem's state": tally.sound.state, "return": np.isfinite(tally.score)}
+    """Names who gave what is not a number. Belief follows from state, advice from both: the first is to blame."""
+    sources = {"problem's state": tally.sound.state, "filter's belief": tally.sound.belief}
+    sources |= {"advisor's advice": tally.sound.advice, "return": np.isfinite(tally.score)}
     for source, finite in sources.items():
         wrong = int((~finite).sum())
         if wrong:
