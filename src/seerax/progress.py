@@ -53,13 +53,17 @@ class TrainingBar:
         self._tell(progress.steps)
 
     def _tell(self, steps: int) -> None:
-        text = f"{steps / 1e6:.1f}/{self.total / 1e6:.1f}M steps  return {self.latest:.1f} (best {self.best:.1f})"
-        text += f"  {self.first_label} {self.first:.1f}  {self._rate(steps)}"
+        text = f"{steps / 1e6:.1f}/{self.total / 1e6:.1f}M steps{self._returns()}  {self._rate(steps)}"
         self.bar.update(self.task, completed=steps, description=text)
         due = time.monotonic() - self.last_line > LINE_EVERY or steps >= self.total
         if not self.console.is_terminal and due:
             self.console.print(f"{text}  {self._eta(steps)}", soft_wrap=True)
             self.last_line = time.monotonic()
+
+    def _returns(self) -> str:
+        """What has been measured so far; a resumed run does not know how it began."""
+        known = {"return": self.latest, "best": self.best, self.first_label: self.first}
+        return "".join(f"  {name} {value:.1f}" for name, value in known.items() if value is not None and value == value)
 
     def _rate(self, steps: int) -> str:
         if self.clock is None or steps == self.clock[1]:

@@ -246,6 +246,7 @@ class Session:
                 stop.check()
         assert progress is not None
         self.save(progress)
+        stop.check()
         return team.gathered(progress)
 
     def record(self, before: Progress | None, progress: Progress) -> None:
