@@ -138,6 +138,20 @@ def test_a_signal_is_noted_and_ends_the_work_at_its_next_check(number, code):
     assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
 
 
+def test_a_signal_during_the_last_save_is_heard(tmp_path, monkeypatch):
+    save = Checkpoints.save
+
+    def interrupted(*about):
+        signal.raise_signal(signal.SIGTERM)
+        save(*about)
+
+    monkeypatch.setattr(Checkpoints, "save", interrupted)
+    run = run_in(tmp_path / "run")
+    with pytest.raises(stopping.Stopped):
+        runs.train(run, schedule=Schedule(1e9, 10**9))
+    assert run.folder.checkpoints.numbers() == [CONFIG.iterations]
+
+
 def test_a_second_signal_stops_at_once():
     with pytest.raises(stopping.Stopped), stopping.graceful():
         signal.raise_signal(signal.SIGTERM)
