@@ -208,6 +208,8 @@ def claim(held: ExitStack, run: Run, resume: bool, overwrite: bool) -> None:
         refuse_taken(run, overwrite)
         begin(run)
     with writing(path):
+        for folder in (path, run.folder.checkpoints.folder):
+            store.sweep(folder)
         store.write_json(run.folder.config, run.config())  # more steps may have been asked of it
 
 
@@ -312,9 +314,6 @@ def load_checkpoint(run: Run, ppo: PPO, say: Say = lambda message: None) -> Prog
         raise Mistake(
             f"{run.folder.path} was begun before checkpoints were numbered; go on with the version it is from."
         )
-    for folder in (run.folder.path, run.folder.checkpoints.folder):
-        with writing(folder):
-            store.sweep(folder)
     learner = jax.eval_shape(jax.vmap(ppo.init), training_keys(run.seed, run.seeds))
     like = (learner, learner.brain, jax.ShapeDtypeStruct((run.seeds,), np.float32))
     found = run.folder.checkpoints.load(like, say)
