@@ -27,7 +27,7 @@ from typing import Any
 
 import numpy as np
 
-from seerax import store
+from seerax import pages, store
 from seerax.checkpoints import Checkpoints, Damage
 from seerax.errors import Mistake
 
@@ -393,7 +393,6 @@ def resident() -> float:
 SECTIONS: dict[str, Callable[[], dict[str, Any]]] = {
     "kill": kill, "flips": flips, "disk": disk, "filters": filters, "commands": commands, "sigterm": sigterm
 }  # fmt: skip
-MARKS = ("<!-- torture -->\n", "<!-- end -->")
 
 
 def attempt(name: str, section: Callable[[], dict[str, Any]], path: Path) -> bool:
@@ -415,12 +414,8 @@ def write_table() -> None:
     for path in (RESULTS / "torture.json", RESULTS / "soak.json"):
         known |= json.loads(path.read_text()) if path.exists() else {}
     told = [(name, key, value) for name, figures in known.items() for key, value in figures.items() if key != "laws"]
-    lines = [f"| {name} | {key.replace('_', ' ')} | {value} |\n" for name, key, value in told]
-    page = ROOT / "docs/reliability.md"
-    before, _, rest = page.read_text().partition(MARKS[0])
-    after = rest.partition(MARKS[1])[2]
-    table = "".join(["| section | figure | value |\n|---|---|---|\n", *lines])
-    store.write_bytes(page, f"{before}{MARKS[0]}{table}{MARKS[1]}{after}".encode())
+    rows = [(name, key.replace("_", " "), str(value)) for name, key, value in told]
+    pages.write_between(ROOT / "docs/reliability.md", "torture", pages.table(("section", "figure", "value"), rows))
 
 
 def main(names: list[str]) -> int:
