@@ -113,7 +113,7 @@ class PPO:
     def init(self, key: Key) -> Learner:
         """A learner whose mean raw action is zero: a residual starts exactly at its base."""
         network_key, world_key, key = jax.random.split(key, 3)
-        worlds = jax.vmap(self.mdp.reset)(jax.random.split(world_key, self.config.worlds))
+        worlds = staggered(world_key, self.mdp, self.config.worlds)
         example = jax.eval_shape(partial(self.agent.inputs, self.mdp), jax.tree.map(lambda x: x[0], worlds.situation))
         exploration = jnp.broadcast_to(jnp.asarray(self.config.exploration), (self.mdp.action_size,))
         network = ActorCritic(network_key, example.shape[0], self.config.hidden, exploration)
@@ -201,6 +201,15 @@ class PPO:
         learner = self.place(jax.jit(jax.vmap(self.init))(keys))
         held_out = np.asarray(team.gathered(self.held_out(learner.brain, exam))).mean(-1)
         return Progress(learner, 0, {}, held_out, learner.brain, held_out)
+
+
+def staggered(key: Key, mdp: BeliefMDP, count: int) -> World:
+    """Fresh worlds whose clocks stand anywhere: episodes that only the clock ends would else march in step for ever,
+    and an iteration would see beginnings only, or ends only. The cut first episodes are bootstrapped like any other.
+    """
+    reset_key, clock_key = jax.random.split(key)
+    worlds = jax.vmap(mdp.reset)(jax.random.split(reset_key, count))
+    return worlds._replace(time=jax.random.randint(clock_key, (count,), 0, mdp.problem.horizon))
 
 
 def keep_better(better: np.ndarray, new: Any, old: Any) -> Any:

@@ -70,6 +70,7 @@ class ShelfState(NamedTuple):
     hand: Array  # [3]: the point between the fingers
     reading: Array  # [3]: where the object seems to be; the hand itself before the first step
     sensed: Array
+    time: Array  # steps taken
     touching: Array  # [2]: what the last move ran into: pairs of (part of the arm, part of the shelf), (part, object)
 
 
@@ -94,7 +95,7 @@ class ArmShelf:
     def reset(self, key: Key, latent: Latent) -> ShelfState:
         joints = jnp.asarray(WAM.rest, jnp.float32)
         hand = WAM.point(WAM.frames(joints))
-        return ShelfState(joints, hand, hand, jnp.bool_(False), jnp.zeros(2))
+        return ShelfState(joints, hand, hand, jnp.bool_(False), jnp.int32(0), jnp.zeros(2))
 
     def step(self, key: Key, state: ShelfState, action: Action, latent: Latent) -> Step:
         joints, hand, touching = self._move(state, STRIDE * action[:3], latent)
@@ -103,7 +104,8 @@ class ArmShelf:
         reading = latent + jnp.where(sensed, distance, BLIND) * jax.random.normal(key, (3,))
         cost = distance + touching.sum() + self.sensing_cost * sensed
         reward = jnp.where(distance < CLOSE, 1.0, -cost)
-        return Step(ShelfState(joints, hand, reading, sensed, touching), reward, jnp.bool_(False))
+        time = state.time + 1
+        return Step(ShelfState(joints, hand, reading, sensed, time, touching), reward, time >= self.horizon)
 
     def features(self, state: ShelfState) -> Array:
         """Hand, joints, both shelves and the reading as seen from the hand, the noise, and what was touched.
@@ -114,7 +116,8 @@ class ArmShelf:
         reading = (state.reading - state.hand) / jnp.where(state.sensed, SCALE, BLIND)
         blind = ~state.sensed[None]
         hand = (state.hand - prior().mean) / SCALE
-        return jnp.concatenate([hand, state.joints - WAM.rest, sites, reading, blind, state.touching])
+        left = 1 - state.time[None] / self.horizon
+        return jnp.concatenate([hand, state.joints - WAM.rest, sites, reading, blind, state.touching, left])
 
     def senses(self, state: State, action: Action) -> Array:
         return action[3] > 0
