@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
 from seerax.problems.sketch import METHODS, PALETTE, SPARE
 
@@ -23,3 +25,10 @@ def tidy(ax: Axes, across: str, up: str) -> None:
     ax.spines[["top", "right"]].set_visible(False)
     ax.grid(axis="y", color=PALETTE["pale"], linewidth=0.6)
     ax.set_axisbelow(True)
+
+
+def shared_legend(figure: Figure, columns: int, title: str | None = None) -> None:
+    """One below all panels, every label in it once."""
+    shown = dict(pair[::-1] for ax in figure.axes for pair in zip(*ax.get_legend_handles_labels(), strict=True))
+    look: dict[str, Any] = {"loc": "outside lower center", "frameon": False, "fontsize": 10, "title_fontsize": 9}
+    figure.legend(shown.values(), shown.keys(), ncols=columns, title=title, **look)

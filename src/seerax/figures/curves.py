@@ -19,6 +19,7 @@ from seerax.figures.files import save
 from seerax.problems.sketch import PALETTE
 
 Run = tuple[np.ndarray, np.ndarray]  # (environment steps, held-out returns) of one seed
+STEPS = "environment steps (millions)"
 
 
 def curve(
@@ -34,20 +35,30 @@ def draw_curves(
     ax: Axes, runs: Mapping[str, Sequence[Run]], ensemble: float | None = None, clairvoyant: float | None = None
 ) -> None:
     for (label, seeds), colour in zip(runs.items(), colours(runs), strict=True):
-        steps, mean, margin = over_seeds(seeds)
         several = f" ({len(seeds)} seeds)" if len(seeds) > 1 else ""
-        ax.plot(steps, mean, color=colour, linewidth=2, label=label + several)
-        if len(seeds) > 1:
-            ax.fill_between(steps, mean - margin, mean + margin, color=colour, alpha=0.18, linewidth=0)
+        draw_curve(ax, seeds, label=label + several, color=colour)
     if ensemble is not None:
         ax.axhline(ensemble, color=PALETTE["ensemble"], linestyle="--", linewidth=1.5, label="ensemble of experts")
     if clairvoyant is not None:
         ax.axhline(clairvoyant, color=PALETTE["clairvoyant"], linestyle=":", linewidth=2, label="clairvoyant expert")
-    ax.xaxis.set_major_formatter(FuncFormatter(lambda steps, _: f"{steps / 1e6:g}"))
-    tidy(ax, "environment steps (millions)", "held-out return")
+    tidy(ax, STEPS, "held-out return")
+    in_millions(ax)
     note = "shaded: 95 % interval" if any(len(seeds) > 1 for seeds in runs.values()) else None
     beside: dict[str, Any] = {"loc": "upper left", "bbox_to_anchor": (1.0, 1.0)}
     ax.legend(title=note, title_fontsize=10, frameon=False, fontsize=10, alignment="left", **beside)
+
+
+def draw_curve(ax: Axes, seeds: Sequence[Run], **look: Any) -> np.ndarray:
+    """The mean over seeds, shaded by its 95 % interval; returns the mean."""
+    steps, mean, margin = over_seeds(seeds)
+    [line] = ax.plot(steps, mean, **{"linewidth": 2, **look})
+    if len(seeds) > 1:
+        ax.fill_between(steps, mean - margin, mean + margin, color=line.get_color(), alpha=0.18, linewidth=0)
+    return mean
+
+
+def in_millions(ax: Axes) -> None:
+    ax.xaxis.set_major_formatter(FuncFormatter(lambda steps, _: f"{steps / 1e6:g}"))
 
 
 def over_seeds(seeds: Sequence[Run]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

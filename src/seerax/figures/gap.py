@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from seerax import exact
-from seerax.figures.axes import colours, tidy
+from seerax.figures.axes import colours, shared_legend, tidy
 from seerax.figures.files import save
 from seerax.problems.sketch import PALETTE
 
@@ -35,8 +35,7 @@ def tree_gap(path: str | Path, rows: Sequence[TreePoint]) -> None:
         draw_gap(ax, depth, [row for row in rows if row.depth == depth])
         ax.set_title(f"depth {depth}, {2**depth} leaves", fontsize=11)
     figure.axes[0].set_ylabel("cumulative reward", fontsize=11)
-    shown = dict(pair[::-1] for ax in figure.axes for pair in zip(*ax.get_legend_handles_labels(), strict=True))
-    figure.legend(shown.values(), shown.keys(), loc="outside lower center", ncols=3, frameon=False, fontsize=10)
+    shared_legend(figure, 3)
     save(figure, path)
 
 

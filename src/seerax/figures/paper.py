@@ -1,0 +1,237 @@
+"""The charts of the paper, from the saved results of its entries. What has not been run yet is left out."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from seerax.errors import Mistake
+from seerax.figures import heights
+from seerax.figures.axes import shared_legend, tidy
+from seerax.figures.curves import STEPS, Run, draw_curve, in_millions
+from seerax.figures.files import save
+from seerax.problems.sketch import PALETTE
+
+Results = Mapping[str, Mapping[str, Any]]  # by entry: curves of all seeds, evaluation, extra
+
+TITLES = {
+    "crowdnav": "CrowdNav",
+    "cartpole": "Cartpole",
+    "armshelf": "ArmShelf",
+    "maze4": "Maze4",
+    "maze10": "Maze10",
+    "door4": "Door4",
+}
+SENSING = ("maze4", "maze10", "door4")  # the problems of the paper's ablations
+
+
+class Line(NamedTuple):
+    """An entry of every problem, and how it is drawn."""
+
+    entry: str  # {} is the problem
+    label: str
+    colour: str
+    style: Any = "-"
+    width: float = 2.0
+    level: bool = False  # nothing was learned: one height, that of its evaluation
+
+
+SHORT = (0, (3, 1.2))  # dashes
+BRPO = Line("{}-brpo", "BRPO", "brpo")
+ENSEMBLE = Line("{}-ensemble", "ensemble of experts", "ensemble", "--", 1.5, level=True)
+BENCHMARK = (
+    BRPO,
+    ENSEMBLE,
+    Line("{}-bpo", "BPO", "bpo"),
+    Line("{}-bpo-bonus", "BPO with bonus", "bpo", SHORT, 1.3),
+    Line("{}-upmle", "UP-MLE", "upmle"),
+    Line("{}-upmle-bonus", "UP-MLE with bonus", "upmle", SHORT, 1.3),
+    Line("{}-clairvoyant", "clairvoyant expert", "clairvoyant", ":", 2.0, level=True),
+)
+INPUTS = (BRPO, Line("{}-brpo_without_belief", "BRPO without belief", "optimal"), ENSEMBLE)
+COMPOSITION = (
+    Line("{}-brpo", "BRPO: sum", "brpo"),
+    Line("{}-brpo-blend0.1", "blend, w = 0.1", "posterior sampling"),
+    Line("{}-brpo-blend0.5", "blend, w = 0.5", "optimal"),
+    ENSEMBLE,
+)
+BONUSES = {
+    "{}-brpo": "0",
+    "{}-brpo-bonus10": "10",
+    "{}-brpo-bonus100": "100",
+    "{}-brpo-potential100": "100,\npotential",
+}
+
+# ---- the figures -------------------------------------------------------------------------------------------------
+
+
+def load(folder: Path) -> dict[str, dict[str, Any]]:
+    """Every entry that was saved there, by its name."""
+    entries = {}
+    for path in sorted(folder.glob("*.json")):
+        try:
+            entries[path.stem] = json.loads(path.read_text())
+        except (OSError, ValueError) as error:
+            raise Mistake(f"{path} cannot be read as the result of an entry: {error}.") from error
+    return entries
+
+
+def benchmark(path: str | Path, results: Results) -> None:
+    """Training curves of all methods on the six problems."""
+    draw_sheet(path, results, tuple(TITLES), BENCHMARK, rows=2)
+
+
+def inputs(path: str | Path, results: Results) -> None:
+    """What it is worth to see the belief beside the recommendation."""
+    draw_sheet(path, results, SENSING, INPUTS)
+
+
+def composition(path: str | Path, results: Results) -> None:
+    """Advice + network, as in the paper's text, against the blends of the authors' code."""
+    draw_sheet(path, results, ("maze10",), COMPOSITION)
+
+
+def bonus(path: str | Path, results: Results) -> None:
+    """Final return by the information bonus, and on Door4 what it does to crashes."""
+    insist(present(results, SENSING, BONUSES))
+    figure = Figure(figsize=(11.0, 3.4), layout="constrained")
+    *panels, beside = figure.subplots(1, len(SENSING) + 1)
+    for ax, problem in zip(panels, SENSING, strict=True):
+        draw_bonuses(ax, results, problem)
+        ax.set_title(TITLES[problem], fontsize=12)
+    draw_crashes(beside, results, "door4")
+    beside.set_title("Door4, crashes", fontsize=12)
+    figure.axes[0].set_ylabel("return", fontsize=11)
+    shared_legend(figure, 2)
+    save(figure, path)
+
+
+# ---- panels of curves --------------------------------------------------------------------------------------------
+
+
+def draw_sheet(
+    path: str | Path, results: Results, problems: Sequence[str], lines: Sequence[Line], rows: int = 1
+) -> None:
+    """One panel a problem, one legend below them all."""
+    learned = [line.entry for line in lines if not line.level]
+    found = insist(present(results, problems, learned))
+    columns = -(-len(problems) // rows)
+    figure = Figure(figsize=(max(5.4, 3.5 * columns), 2.7 * rows + 1.0), layout="constrained")
+    bent = False
+    for ax, problem in zip(np.ravel(figure.subplots(rows, columns)), problems, strict=True):
+        bent |= draw_panel(ax, results, problem, lines)
+        ax.set_title(TITLES[problem], fontsize=12)
+    for place, ax in enumerate(figure.axes):
+        ax.set_xlabel(STEPS if place >= columns * (rows - 1) else "", fontsize=11)
+        ax.set_ylabel("held-out return" if place % columns == 0 else "", fontsize=11)
+    shared_legend(figure, 4 if columns > 1 else 2, note([len(runs(results[name])) for name in found], bent))
+    save(figure, path)
+
+
+def draw_panel(ax: Axes, results: Results, problem: str, lines: Sequence[Line]) -> bool:
+    """Curves of what was learned; levels reach across. Returns whether its scale is bent."""
+    tidy(ax, "", "")
+    entries = {line: results.get(line.entry.format(problem)) for line in lines}
+    means = {}
+    for line, entry in entries.items():
+        if entry and line.level:
+            means[line] = np.array([entry["evaluation"]["mean"]])
+            ax.axhline(means[line][0], **look(line))
+        elif entry and runs(entry):
+            means[line] = draw_curve(ax, runs(entry), **look(line))
+    learned = [line for line in means if not line.level]
+    if not learned:
+        say_nothing(ax)
+        return False
+    in_millions(ax)
+    ax.set_xlim(0, max(run[0][-1] for line in learned for run in runs(entries[line] or {})))
+    ours = [mean for line, mean in means.items() if line.level or line.entry.startswith(BRPO.entry)]
+    return heights.fit(ax, ours, list(means.values()))
+
+
+def look(line: Line) -> dict[str, Any]:
+    """BRPO lies on top, levels below."""
+    place = 1.8 if line.level else 2.2 if line.colour == "brpo" else 2.0
+    colour = PALETTE[line.colour]
+    return {"label": line.label, "color": colour, "linestyle": line.style, "linewidth": line.width, "zorder": place}
+
+
+def runs(entry: Mapping[str, Any]) -> list[Run]:
+    curves = [curve for curve in entry.get("curves") or [] if curve["steps"]]
+    return [(np.asarray(curve["steps"]), np.asarray(curve["held_out"], np.float64)) for curve in curves]
+
+
+def note(seeds: Sequence[int], bent: bool) -> str | None:
+    """What shades and grey ground mean."""
+    several = sorted({count for count in seeds if count > 1})
+    over = "-".join(map(str, sorted({several[0], several[-1]}))) if several else ""
+    parts = [f"lines: means over {over} seeds, shaded: 95 % intervals"] * bool(several)
+    parts += ["on grey ground the scale is logarithmic"] * bent
+    return "; ".join(parts) or None
+
+
+# ---- panels of the bonus -----------------------------------------------------------------------------------------
+
+
+def draw_bonuses(ax: Axes, results: Results, problem: str) -> None:
+    found = {words: results[name] for entry, words in BONUSES.items() if (name := entry.format(problem)) in results}
+    finals = {words: entry["evaluation"] for words, entry in found.items()}
+    draw_finals(ax, finals, "brpo", "BRPO, 95 % interval")
+    ensemble = results.get(f"{problem}-ensemble")
+    if found and ensemble:
+        ax.axhline(ensemble["evaluation"]["mean"], **look(ENSEMBLE))
+
+
+def draw_crashes(ax: Axes, results: Results, problem: str) -> None:
+    """Per episode: a number, or a mean with its interval."""
+    crashes = {
+        words: results[name].get("extra", {}).get("crashes")
+        for entry, words in BONUSES.items()
+        if (name := entry.format(problem)) in results
+    }
+    told = {words: value for words, value in crashes.items() if value is not None}
+    draw_finals(ax, {w: v if isinstance(v, Mapping) else {"mean": v} for w, v in told.items()}, "ink", None)
+    ax.set_ylabel("crashes per episode", fontsize=11)
+    if told:
+        ax.set_ylim(bottom=0)
+
+
+def draw_finals(ax: Axes, finals: Mapping[str, Mapping[str, Any]], colour: str, label: str | None) -> None:
+    """Points with intervals, one a bonus, in the order of the bonuses."""
+    tidy(ax, "epsilon of the bonus", "")
+    if not finals:
+        return say_nothing(ax)
+    places = [list(BONUSES.values()).index(words) for words in finals]
+    means = np.array([final["mean"] for final in finals.values()])
+    intervals = np.array([final.get("ci95", (np.nan, np.nan)) for final in finals.values()])
+    margins = np.abs(intervals - means[:, None]).T
+    ax.errorbar(places, means, margins, fmt="o", color=PALETTE[colour], capsize=4, markersize=6, label=label)
+    ax.set_xticks(range(len(BONUSES)), list(BONUSES.values()))
+    ax.set_xlim(-0.5, len(BONUSES) - 0.5)
+    return None
+
+
+# ---- what is there -----------------------------------------------------------------------------------------------
+
+
+def present(results: Results, problems: Iterable[str], entries: Iterable[str]) -> list[str]:
+    entries = list(entries)
+    names = [entry.format(problem) for problem in problems for entry in entries]
+    return [name for name in names if name in results]
+
+
+def insist(found: list[str]) -> list[str]:
+    if not found:
+        raise Mistake("None of the results belongs to this figure: run the paper's entries first.")
+    return found
+
+
+def say_nothing(ax: Axes) -> None:
+    ax.text(0.5, 0.5, "not run yet", transform=ax.transAxes, ha="center", va="center", color=PALETTE["faint"])
+    ax.set(xticks=[], yticks=[])
