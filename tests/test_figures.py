@@ -21,7 +21,7 @@ from seerax import advice, figures, rollout
 from seerax.core import BeliefMDP, Situation
 from seerax.errors import Mistake
 from seerax.planning.flow import distance_to_segments
-from seerax.problems import maze, sketch, tiger, tree
+from seerax.problems import maze, pointmass, sketch, tiger, tree
 from seerax.rollout import Episode
 
 # ---- helpers -----------------------------------------------------------------------------------------------------
@@ -104,7 +104,7 @@ def test_arrows_point_where_the_thrust_does(maze4_mdp: BeliefMDP, name: str) -> 
     thrust = {"action": moment[1], "advice": moment[0].advice}[name][:2]
     heading = thrust / np.linalg.norm(thrust)
     tip = max(arrow.get_xy(), key=lambda corner: heading @ corner)
-    np.testing.assert_allclose(tip, agent.center + agent.radius * heading + maze.ARROW * thrust, atol=1e-9)
+    np.testing.assert_allclose(tip, agent.center + agent.radius * heading + pointmass.ARROW * thrust, atol=1e-9)
 
 
 def test_action_and_advice_look_different(maze4_mdp: BeliefMDP) -> None:

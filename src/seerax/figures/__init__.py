@@ -14,7 +14,9 @@ FILES = {
     "curves": ("Run", "curve", "draw_curves", "over_seeds"),
     "gap": ("TreePoint", "draw_gap", "tree_gap"),
     "sheets": ("Draw", "scene", "setup"),
-    "maps": ("draw_sensing", "sensing_map"),
+    "maps": ("Sensing", "draw_sensing", "gather", "sensing_map", "sensing_maps"),
+    "reels": ("Reel", "keyframes"),
+    "paper": ("TITLES", "benchmark", "bonus", "composition", "inputs"),
     "films": (
         "MOST_FRAMES",
         "Senses",

@@ -23,6 +23,6 @@ def atomically(path: str | Path) -> Iterator[Path]:
         temporary.unlink(missing_ok=True)
 
 
-def save(figure: Figure, path: str | Path) -> None:
+def save(figure: Figure, path: str | Path, dpi: int = 150) -> None:
     with atomically(path) as temporary:
-        figure.savefig(temporary, dpi=150)
+        figure.savefig(temporary, dpi=dpi)

@@ -130,7 +130,8 @@ def lay_out(stories: Sequence[Story]) -> tuple[Figure, list[Panel]]:
     figure = Figure(figsize=(SIDE * len(stories) / DPI, height / DPI), dpi=DPI)
     last = max(story.last for story in stories)
     tight = {"frameon": False, "columnspacing": 1.4, "handletextpad": 0.5, "handlelength": 1.6, "borderaxespad": 0.6}
-    figure.legend(handles=legend(), loc="lower center", ncols=5, fontsize=9, **tight)
+    sensing = any(story.senses is not None for story in stories)
+    figure.legend(handles=legend(sensing), loc="lower center", ncols=5, fontsize=9, **tight)
     return figure, [lay_panel(figure, SIDE * column, story, last) for column, story in enumerate(stories)]
 
 
@@ -172,7 +173,7 @@ def draw_beliefs(ax: Axes, belief: np.ndarray) -> None:
     image = np.empty((count, steps, 4))
     image[..., :3], image[..., 3] = to_rgb(PALETTE["belief"]), belief.T
     ax.imshow(image, aspect="auto", extent=(-0.5, steps - 0.5, count + 0.5, 0.5), interpolation="nearest")
-    ax.set_yticks(range(1, count + 1) if count <= 10 else (1, count))
+    ax.set_yticks(range(1, count + 1) if count <= 6 else (1, count))
     ax.set_ylabel("belief", fontsize=8)
 
 
@@ -187,17 +188,18 @@ def caption(story: Story, now: int) -> str:
     return words if story.senses is None else words + f"     sensed {story.senses[:now].sum()}"
 
 
-def legend() -> list[Line2D]:
+def legend(sensing: bool = True) -> list[Line2D]:
     def mark(label: str, colour: str, marker: str, size: float, **look: Any) -> Line2D:
         look = {"color": PALETTE[colour], "linestyle": "none", **look}
         return Line2D([], [], marker=marker, markersize=size, label=label, **look)
 
+    ring = mark("sensing", "sensing", "o", 8, markerfacecolor="none", markeredgewidth=2)
     return [
         mark("belief (opacity)", "belief", "o", 8),
-        mark("truth", "truth", "*", 8),
+        mark("truth", "truth", "*", 8, linestyle=":", linewidth=1.2),
         mark("advice", "advice", "", 0, linestyle="-", linewidth=1.2),
         mark("action", "action", "", 0, linestyle="-", linewidth=3),
-        mark("sensing", "sensing", "o", 8, markerfacecolor="none", markeredgewidth=2),
+        *[ring] * sensing,
     ]
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -69,17 +68,6 @@ BONUSES = {
 }
 
 # ---- the figures -------------------------------------------------------------------------------------------------
-
-
-def load(folder: Path) -> dict[str, dict[str, Any]]:
-    """Every entry that was saved there, by its name."""
-    entries = {}
-    for path in sorted(folder.glob("*.json")):
-        try:
-            entries[path.stem] = json.loads(path.read_text())
-        except (OSError, ValueError) as error:
-            raise Mistake(f"{path} cannot be read as the result of an entry: {error}.") from error
-    return entries
 
 
 def benchmark(path: str | Path, results: Results) -> None:
