@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -12,6 +12,22 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator
 from seerax.problems.sketch import PALETTE
 
 REACH = 2.0  # in spans of what matters: what lies deeper is drawn on a bent scale
+
+
+class Bend(NamedTuple):
+    """A scale: heights above the knee as they are, logarithmic below; the slope is the same on both sides of it."""
+
+    knee: float
+    unit: float  # below the knee: the smaller, the more is squeezed
+
+    def place(self, heights: np.ndarray | float) -> np.ndarray:
+        return np.maximum(heights, self.knee) - self.unit * np.log1p(self._below(heights))
+
+    def height(self, places: np.ndarray | float) -> np.ndarray:
+        return np.maximum(places, self.knee) - self.unit * np.expm1(self._below(places))
+
+    def _below(self, values: np.ndarray | float) -> np.ndarray:
+        return np.maximum(self.knee - np.asarray(values, np.float64), 0.0) / self.unit
 
 
 def fit(ax: Axes, ours: Sequence[np.ndarray], everyone: Sequence[np.ndarray]) -> bool:
@@ -23,16 +39,12 @@ def fit(ax: Axes, ours: Sequence[np.ndarray], everyone: Sequence[np.ndarray]) ->
     low, high = float(ends.min()), float(ends.max())
     span = max(float(np.ptp(core)), 0.02 * float(np.abs(core).max()), 1e-6)
     knee = float(core.min()) - 0.25 * span
-    if knee - low <= REACH * span:
+    deep = (knee - low) / span
+    if deep <= REACH:
         room = 0.08 * max(high - low, span)
         ax.set_ylim(low - room, high + 2 * room)
         return False
-    ax.set_yscale("function", functions=(partial(bend, knee=knee, span=span), partial(unbend, knee=knee, span=span)))
-    bottom = float(unbend(bend(low, knee, span) - 0.2 * span, knee, span))
-    ax.axhspan(bottom, knee, color=PALETTE["pale"], alpha=0.35, linewidth=0, zorder=0)
-    ax.yaxis.set_major_locator(FixedLocator(ticks(low, knee, high, span)))
-    ax.yaxis.set_major_formatter(FuncFormatter(lambda height, _: f"{height:g}".replace("-", "\N{MINUS SIGN}")))
-    ax.set_ylim(bottom, high + 0.15 * span)
+    squeeze(ax, Bend(knee, min(span, 1.2 * (high - knee) / np.log1p(deep))), low, high)
     return True
 
 
@@ -40,20 +52,22 @@ def late(mean: np.ndarray) -> np.ndarray:
     return mean[len(mean) // 2 :]
 
 
-def bend(heights: np.ndarray | float, knee: float, span: float) -> np.ndarray:
-    """As they are above the knee, logarithmic below; the slope is the same on both sides of it."""
-    depth = np.maximum(knee - np.asarray(heights, np.float64), 0.0) / span
-    return np.maximum(heights, knee) - span * np.log1p(depth)
+def squeeze(ax: Axes, bend: Bend, low: float, high: float) -> None:
+    """Grey ground tells where the scale is bent."""
+    ax.set_yscale("function", functions=(bend.place, bend.height))
+    room = 0.06 * (high - float(bend.place(low)))
+    bottom = float(bend.height(bend.place(low) - room))
+    ax.axhspan(bottom, bend.knee, color=PALETTE["pale"], alpha=0.35, linewidth=0, zorder=0)
+    ax.yaxis.set_major_locator(FixedLocator(ticks(bend, low, high)))
+    ax.yaxis.set_major_formatter(FuncFormatter(lambda height, _: f"{height:g}".replace("-", "\N{MINUS SIGN}")))
+    ax.set_ylim(bottom, high + room)
 
 
-def unbend(heights: np.ndarray | float, knee: float, span: float) -> np.ndarray:
-    depth = np.maximum(knee - np.asarray(heights, np.float64), 0.0) / span
-    return np.maximum(heights, knee) - span * np.expm1(depth)
-
-
-def ticks(low: float, knee: float, high: float, span: float) -> list[float]:
+def ticks(bend: Bend, low: float, high: float) -> list[float]:
     """A few on the straight part, two round ones on the other."""
-    straight = np.asarray(MaxNLocator(4).tick_values(knee, high))
-    bent = bend(low, knee, span) - knee
-    deep = [float(f"{unbend(knee + share * bent, knee, span):.1g}") for share in (0.5, 0.95)]
-    return sorted({*deep, *straight[straight > knee + 0.1 * span]})
+    straight = np.asarray(MaxNLocator(4).tick_values(bend.knee, high))
+    step = 0.5 * 10 ** np.floor(np.log10(bend.knee - low))
+    places = bend.knee + (float(bend.place(low)) - bend.knee) * np.array([0.5, 0.9])
+    deep = step * np.round(bend.height(places) / step)
+    margin = 0.08 * (high - bend.knee)
+    return sorted({*deep[deep < bend.knee - margin].tolist(), *straight[straight > bend.knee + margin].tolist()})

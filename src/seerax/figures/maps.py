@@ -52,6 +52,10 @@ def sensing_map(path: str | Path, arena: Arena, positions: np.ndarray, sensed: n
 
 def sensing_maps(path: str | Path, maps: Sequence[Sensing]) -> None:
     """Beside each other, with one scale of colours."""
+    save(lay_out_maps(maps), path)
+
+
+def lay_out_maps(maps: Sequence[Sensing]) -> Figure:
     figure = Figure(figsize=(4.8 * len(maps) + 1.2, 5.2), layout="constrained")
     panels = np.ravel(figure.subplots(1, len(maps)))
     meshes = [draw_sensing(ax, *shown[1:]) for ax, shown in zip(panels, maps, strict=True)]
@@ -60,7 +64,7 @@ def sensing_maps(path: str | Path, maps: Sequence[Sensing]) -> None:
         mesh.set_norm(scale)
         ax.set_title(shown.title, fontsize=13)
     draw_scale(figure, meshes[0], list(panels))
-    save(figure, path)
+    return figure
 
 
 def draw_scale(figure: Figure, mesh: Any, panels: Sequence[Axes]) -> None:

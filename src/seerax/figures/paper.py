@@ -72,40 +72,28 @@ BONUSES = {
 
 def benchmark(path: str | Path, results: Results) -> None:
     """Training curves of all methods on the six problems."""
-    draw_sheet(path, results, tuple(TITLES), BENCHMARK, rows=2)
+    save(lay_out_curves(results, tuple(TITLES), BENCHMARK, rows=2), path)
 
 
 def inputs(path: str | Path, results: Results) -> None:
     """What it is worth to see the belief beside the recommendation."""
-    draw_sheet(path, results, SENSING, INPUTS)
+    save(lay_out_curves(results, SENSING, INPUTS), path)
 
 
 def composition(path: str | Path, results: Results) -> None:
     """Advice + network, as in the paper's text, against the blends of the authors' code."""
-    draw_sheet(path, results, ("maze10",), COMPOSITION)
+    save(lay_out_curves(results, ("maze10",), COMPOSITION), path)
 
 
 def bonus(path: str | Path, results: Results) -> None:
     """Final return by the information bonus, and on Door4 what it does to crashes."""
-    insist(present(results, SENSING, BONUSES))
-    figure = Figure(figsize=(11.0, 3.4), layout="constrained")
-    *panels, beside = figure.subplots(1, len(SENSING) + 1)
-    for ax, problem in zip(panels, SENSING, strict=True):
-        draw_bonuses(ax, results, problem)
-        ax.set_title(TITLES[problem], fontsize=12)
-    draw_crashes(beside, results, "door4")
-    beside.set_title("Door4, crashes", fontsize=12)
-    figure.axes[0].set_ylabel("return", fontsize=11)
-    shared_legend(figure, 2)
-    save(figure, path)
+    save(lay_out_bonuses(results), path)
 
 
 # ---- panels of curves --------------------------------------------------------------------------------------------
 
 
-def draw_sheet(
-    path: str | Path, results: Results, problems: Sequence[str], lines: Sequence[Line], rows: int = 1
-) -> None:
+def lay_out_curves(results: Results, problems: Sequence[str], lines: Sequence[Line], rows: int = 1) -> Figure:
     """One panel a problem, one legend below them all."""
     learned = [line.entry for line in lines if not line.level]
     found = insist(present(results, problems, learned))
@@ -119,26 +107,26 @@ def draw_sheet(
         ax.set_xlabel(STEPS if place >= columns * (rows - 1) else "", fontsize=11)
         ax.set_ylabel("held-out return" if place % columns == 0 else "", fontsize=11)
     shared_legend(figure, 4 if columns > 1 else 2, note([len(runs(results[name])) for name in found], bent))
-    save(figure, path)
+    return figure
 
 
 def draw_panel(ax: Axes, results: Results, problem: str, lines: Sequence[Line]) -> bool:
     """Curves of what was learned; levels reach across. Returns whether its scale is bent."""
     tidy(ax, "", "")
-    entries = {line: results.get(line.entry.format(problem)) for line in lines}
-    means = {}
-    for line, entry in entries.items():
-        if entry and line.level:
-            means[line] = np.array([entry["evaluation"]["mean"]])
-            ax.axhline(means[line][0], **look(line))
-        elif entry and runs(entry):
-            means[line] = draw_curve(ax, runs(entry), **look(line))
-    learned = [line for line in means if not line.level]
-    if not learned:
+    entries = {line: entry for line in lines if (entry := results.get(line.entry.format(problem)))}
+    curves = {line: runs(entry) for line, entry in entries.items() if not line.level and runs(entry)}
+    if not curves:
         say_nothing(ax)
         return False
+    means = {}
+    for line, entry in entries.items():
+        if line in curves:
+            means[line] = draw_curve(ax, curves[line], **look(line))
+        elif line.level:
+            means[line] = np.array([entry["evaluation"]["mean"]])
+            ax.axhline(means[line][0], **look(line))
     in_millions(ax)
-    ax.set_xlim(0, max(run[0][-1] for line in learned for run in runs(entries[line] or {})))
+    ax.set_xlim(0, max(steps[-1] for seeds in curves.values() for steps, _ in seeds))
     ours = [mean for line, mean in means.items() if line.level or line.entry.startswith(BRPO.entry)]
     return heights.fit(ax, ours, list(means.values()))
 
@@ -165,6 +153,20 @@ def note(seeds: Sequence[int], bent: bool) -> str | None:
 
 
 # ---- panels of the bonus -----------------------------------------------------------------------------------------
+
+
+def lay_out_bonuses(results: Results) -> Figure:
+    insist(present(results, SENSING, BONUSES))
+    figure = Figure(figsize=(11.0, 3.4), layout="constrained")
+    *panels, beside = figure.subplots(1, len(SENSING) + 1)
+    for ax, problem in zip(panels, SENSING, strict=True):
+        draw_bonuses(ax, results, problem)
+        ax.set_title(TITLES[problem], fontsize=12)
+    draw_crashes(beside, results, "door4")
+    beside.set_title("Door4, crashes", fontsize=12)
+    figure.axes[0].set_ylabel("return", fontsize=11)
+    shared_legend(figure, 2)
+    return figure
 
 
 def draw_bonuses(ax: Axes, results: Results, problem: str) -> None:

@@ -34,6 +34,10 @@ class Reel(NamedTuple):
 
 def keyframes(path: str | Path, reels: Sequence[Reel], frames: int = FRAMES) -> None:
     """One row an episode, from its start to its end."""
+    save(lay_out_reels(reels, frames), path, dpi=100)
+
+
+def lay_out_reels(reels: Sequence[Reel], frames: int) -> Figure:
     size = (SIDE * frames + 0.5, (SIDE + 0.5) * len(reels) + 0.5)
     figure = Figure(figsize=size, layout=ConstrainedLayoutEngine(w_pad=0.06, h_pad=0.08))
     panels = figure.subplots(len(reels), frames, squeeze=False)
@@ -41,7 +45,7 @@ def keyframes(path: str | Path, reels: Sequence[Reel], frames: int = FRAMES) -> 
         draw_reel(row, reel)
     handles = marks(*(any(hasattr(reel.problem, ability) for reel in reels) for ability in ("senses", "place")))
     figure.legend(handles=handles, loc="outside lower center", ncols=7, fontsize=17, frameon=False)
-    save(figure, path, dpi=100)
+    return figure
 
 
 def draw_reel(row: Sequence[Axes], reel: Reel) -> None:
