@@ -102,7 +102,7 @@ def setup(path: Path, command: cli.Figure) -> None:
         mdp = problems.make(name)
         start = jax.device_get(mdp.reset(jax.random.key(1)))
         draw = lambda ax, m=mdp, w=start: m.problem.draw(ax, w.situation, w.situation.advice, w.latent)  # noqa: E731
-        scenes.append((name, draw))
+        scenes.append((figures.TITLES.get(name, name.capitalize()), draw))
     figures.setup(path, scenes)
 
 

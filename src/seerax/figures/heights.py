@@ -68,6 +68,6 @@ def ticks(bend: Bend, low: float, high: float) -> list[float]:
     straight = np.asarray(MaxNLocator(4).tick_values(bend.knee, high))
     step = 0.5 * 10 ** np.floor(np.log10(bend.knee - low))
     places = bend.knee + (float(bend.place(low)) - bend.knee) * np.array([0.5, 0.9])
-    deep = step * np.round(bend.height(places) / step)
+    deep = step * np.round(bend.height(places) / step) + 0.0  # no -0
     margin = 0.08 * (high - bend.knee)
     return sorted({*deep[deep < bend.knee - margin].tolist(), *straight[straight > bend.knee + margin].tolist()})

@@ -35,5 +35,6 @@ def setup(path: str | Path, scenes: Sequence[tuple[str, Callable[[Axes], None]]]
     for place, (title, show) in enumerate(scenes):
         ax = figure.add_subplot(rows, columns, place + 1)
         show(ax)
+        ax.set_anchor("N")  # titles in one line
         ax.set_title(title, fontsize=13)
     save(figure, path)
