@@ -240,6 +240,12 @@ def test_a_film_is_made(seerax, tmp_path):
     assert code == 0 and (tmp_path / "film.gif").stat().st_size > 1000
 
 
+def test_keyframes_of_a_policy_that_comes_with_it(seerax, tmp_path):
+    path = tmp_path / "deep" / "keyframes.png"
+    seerax("figure", "keyframes", "maze4", "--agent", "brpo", "--episode", "2", "--out", str(path))
+    assert path.read_bytes()[:4] == b"\x89PNG"
+
+
 def test_the_installed_command_works():
     done = subprocess.run(
         [Path(sys.executable).parent / "seerax", "evaluate", "maze6"], capture_output=True, text=True, timeout=120

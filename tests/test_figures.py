@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import re
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -325,6 +326,17 @@ def test_stills_are_written_whole(maze4_mdp: BeliefMDP, tmp_path: Path) -> None:
     }
 
 
+def test_matplotlib_is_for_those_who_draw() -> None:
+    program = "import sys; from seerax import figures; figures.__all__; assert 'matplotlib' not in sys.modules"
+    subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_every_name_of_figures_has_a_home() -> None:
+    assert all(hasattr(figures, name) for name in figures.__all__)
+    with pytest.raises(AttributeError, match="no 'curv'"):
+        _ = figures.curv
+
+
 def test_a_failed_picture_leaves_the_old_one(tmp_path: Path) -> None:
     path = tmp_path / "picture.png"
     path.write_text("old")
@@ -440,6 +452,13 @@ def test_catastrophes_do_not_squash_what_one_came_to_see() -> None:
     straight = blank()
     assert not heights.fit(straight, [ours], [ours, ours - 10])
     assert straight.get_yscale() == "linear" and straight.get_ylim()[0] < 10 < 30 < straight.get_ylim()[1]
+
+
+def test_the_beginning_of_what_matters_is_in_sight_unless_it_lies_too_deep() -> None:
+    for first, seen in ((5.0, True), (-500.0, False)):
+        ax, ours = blank(), np.array([first, 20.0, 20.0, 30.0])
+        heights.fit(ax, [ours], [ours])
+        assert (ax.get_ylim()[0] < first) == seen
 
 
 @pytest.mark.parametrize("height", [-1e4, -3.0, 0.0, 0.999, 1.0, 7.0])

@@ -33,11 +33,14 @@ class Bend(NamedTuple):
 def fit(ax: Axes, ours: Sequence[np.ndarray], everyone: Sequence[np.ndarray]) -> bool:
     """Curves and levels that matter, and all there are: their second halves have to be in sight.
 
-    Returns whether the scale had to be bent for those far below.
+    So does the beginning of what matters, unless it lies too deep. Returns whether the scale had to be bent.
     """
-    core, ends = np.concatenate([late(mean) for mean in ours or everyone]), np.concatenate([*map(late, everyone)])
-    low, high = float(ends.min()), float(ends.max())
+    ours = ours or everyone
+    core, ends = np.concatenate([*map(late, ours)]), np.concatenate([*map(late, everyone)])
     span = max(float(np.ptp(core)), 0.02 * float(np.abs(core).max()), 1e-6)
+    begun = np.concatenate(ours)
+    low = float(min(ends.min(), begun[begun >= core.min() - REACH * span].min()))
+    high = float(ends.max())
     knee = float(core.min()) - 0.25 * span
     deep = (knee - low) / span
     if deep <= REACH:
@@ -66,7 +69,8 @@ def squeeze(ax: Axes, bend: Bend, low: float, high: float) -> None:
 def ticks(bend: Bend, low: float, high: float) -> list[float]:
     """A few on the straight part, two round ones on the other."""
     straight = np.asarray(MaxNLocator(4).tick_values(bend.knee, high))
-    step = 0.5 * 10 ** np.floor(np.log10(bend.knee - low))
+    digits, power = np.modf(np.log10(bend.knee - low))
+    step = 10.0**power * (1.0 if digits > 0.5 else 0.5)
     places = bend.knee + (float(bend.place(low)) - bend.knee) * np.array([0.5, 0.9])
     deep = step * np.round(bend.height(places) / step) + 0.0  # no -0
     margin = 0.08 * (high - bend.knee)
