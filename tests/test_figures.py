@@ -470,7 +470,7 @@ def test_the_bent_scale_can_be_read_back(height: float) -> None:
 
 def test_the_bonus_is_shown_with_intervals_and_crashes() -> None:
     results = {
-        "door4-brpo": entry(mean=80.0, crashes=0.5),
+        "door4-brpo": entry(mean=80.0, crashes={"mean": 0.5, "ci95": [0.4, 0.7]}),
         "door4-brpo-bonus100": entry(mean=70.0, crashes={"mean": 0.2, "ci95": [0.1, 0.4]}),
         "door4-ensemble": entry(mean=60.0),
     }

@@ -179,16 +179,11 @@ def draw_bonuses(ax: Axes, results: Results, problem: str) -> None:
 
 
 def draw_crashes(ax: Axes, results: Results, problem: str) -> None:
-    """Per episode: a number, or a mean with its interval."""
-    crashes = {
-        words: results[name].get("extra", {}).get("crashes")
-        for entry, words in BONUSES.items()
-        if (name := entry.format(problem)) in results
-    }
-    told = {words: value for words, value in crashes.items() if value is not None}
-    draw_finals(ax, {w: v if isinstance(v, Mapping) else {"mean": v} for w, v in told.items()}, "ink", None)
-    ax.set_ylabel("crashes per episode", fontsize=11)
-    if told:
+    found = {words: results.get(entry.format(problem), {}).get("extra", {}) for entry, words in BONUSES.items()}
+    crashes = {words: extra["crashes"] for words, extra in found.items() if "crashes" in extra}
+    draw_finals(ax, crashes, "ink", None)
+    ax.set_ylabel("steps in touch, per episode", fontsize=11)
+    if crashes:
         ax.set_ylim(bottom=0)
 
 
@@ -199,7 +194,7 @@ def draw_finals(ax: Axes, finals: Mapping[str, Mapping[str, Any]], colour: str, 
         return say_nothing(ax)
     places = [list(BONUSES.values()).index(words) for words in finals]
     means = np.array([final["mean"] for final in finals.values()])
-    intervals = np.array([final.get("ci95", (np.nan, np.nan)) for final in finals.values()])
+    intervals = np.array([final["ci95"] for final in finals.values()])
     margins = np.abs(intervals - means[:, None]).T
     ax.errorbar(places, means, margins, fmt="o", color=PALETTE[colour], capsize=4, markersize=6, label=label)
     ax.set_xticks(range(len(BONUSES)), list(BONUSES.values()))
