@@ -149,6 +149,9 @@ WRONG = {
     "unknown agent to evaluate": (["evaluate", "tiger", "--agent", "ensembel"], "Did you mean 'ensemble'"),
     "unknown problem to evaluate": (["evaluate", "tigre"], "Did you mean 'tiger'"),
     "unknown figure": (["figure", "curv"], "Did you mean 'curve'"),
+    "a figure of results that are not there": (["figure", "benchmark", "--results", "nowhere"], "no folder nowhere"),
+    "unknown agent of a figure": (["figure", "keyframes", "--agent", "brpp"], "Did you mean 'brpo'"),
+    "sensing where nobody senses": (["figure", "sensing", "tiger"], "Maze4, Maze10 and Door4 only"),
     "no worlds": (["train", "tiger", "--ppo.worlds", "0"], "worlds must be at least 1"),
     "negative steps": (["train", "tiger", "--steps", "-5"], "steps must be at least 1"),
     "odd minibatches": (["train", "tiger", "--ppo.minibatches", "7"], "equal minibatches"),
@@ -235,6 +238,12 @@ def test_check_says_which_rule_is_broken_and_where(seerax, tmp_path, object_name
 def test_a_film_is_made(seerax, tmp_path):
     code, _out, _ = seerax("film", "tiger", "--agent", "ensemble", "--out", "film.gif")
     assert code == 0 and (tmp_path / "film.gif").stat().st_size > 1000
+
+
+def test_keyframes_of_a_policy_that_comes_with_it(seerax, tmp_path):
+    path = tmp_path / "deep" / "keyframes.png"
+    seerax("figure", "keyframes", "maze4", "--agent", "brpo", "--episode", "2", "--out", str(path))
+    assert path.read_bytes()[:4] == b"\x89PNG"
 
 
 def test_the_installed_command_works():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import re
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,8 +21,9 @@ from PIL import Image
 from seerax import advice, figures, rollout
 from seerax.core import BeliefMDP, Situation
 from seerax.errors import Mistake
+from seerax.figures import heights, maps, paper, reels
 from seerax.planning.flow import distance_to_segments
-from seerax.problems import maze, sketch, tiger, tree
+from seerax.problems import crowd, doors, maze, pointmass, sketch, tiger, tree
 from seerax.rollout import Episode
 
 # ---- helpers -----------------------------------------------------------------------------------------------------
@@ -104,7 +106,7 @@ def test_arrows_point_where_the_thrust_does(maze4_mdp: BeliefMDP, name: str) -> 
     thrust = {"action": moment[1], "advice": moment[0].advice}[name][:2]
     heading = thrust / np.linalg.norm(thrust)
     tip = max(arrow.get_xy(), key=lambda corner: heading @ corner)
-    np.testing.assert_allclose(tip, agent.center + agent.radius * heading + maze.ARROW * thrust, atol=1e-9)
+    np.testing.assert_allclose(tip, agent.center + agent.radius * heading + pointmass.ARROW * thrust, atol=1e-9)
 
 
 def test_action_and_advice_look_different(maze4_mdp: BeliefMDP) -> None:
@@ -289,6 +291,25 @@ def test_the_sensing_map_counts_every_step(maze4_mdp: BeliefMDP) -> None:
     assert counts[0, 10] == (here & sensed).sum() >= 5  # row: y in [-1.4, -1.2], column: x in [0.6, 0.8]
 
 
+def test_a_reading_is_mapped_where_its_step_ends(maze4_mdp: BeliefMDP, maze_episode: Episode) -> None:
+    shown = figures.gather("", maze4_mdp.problem, [maze_episode, maze_episode])
+    assert shown.sensed.sum() == 2 * (maze_episode.action[:-1, 2] > 0).sum()
+    first = np.flatnonzero(maze_episode.action[:, 2] > 0)[0]
+    assert np.flatnonzero(shown.sensed)[0] == first
+    np.testing.assert_array_equal(shown.positions[first], maze_episode.situation.state.position[first + 1])
+
+
+def test_maps_beside_each_other_share_one_scale(maze4_mdp: BeliefMDP) -> None:
+    here, often = np.zeros((9, 2)), np.ones(9, bool)
+    places = [("Maze4", maze4_mdp.problem, here[:3], often[:3]), ("Door4", doors.Doors(), here, often)]
+    figure = maps.lay_out_maps([figures.Sensing(*place) for place in places])
+    first, second, bar = figure.axes
+    assert [ax.get_title() for ax in (first, second)] == ["Maze4", "Door4"]
+    assert {ax.collections[-1].norm.vmax for ax in (first, second)} == {9.0}
+    assert bar.get_ylabel() == "steps that sensed, per cell"
+    assert named(second, "walls") and not named(second, "agent")  # the place, without anybody in it
+
+
 def test_stills_are_written_whole(maze4_mdp: BeliefMDP, tmp_path: Path) -> None:
     problem, moment = maze4_mdp.problem, maze_moment()
     scenes = [(f"scene {number}", lambda ax: problem.draw(ax, *moment)) for number in range(5)]
@@ -305,6 +326,17 @@ def test_stills_are_written_whole(maze4_mdp: BeliefMDP, tmp_path: Path) -> None:
     }
 
 
+def test_matplotlib_is_for_those_who_draw() -> None:
+    program = "import sys; from seerax import figures; figures.__all__; assert 'matplotlib' not in sys.modules"
+    subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_every_name_of_figures_has_a_home() -> None:
+    assert all(hasattr(figures, name) for name in figures.__all__)
+    with pytest.raises(AttributeError, match="no 'curv'"):
+        _ = figures.curv
+
+
 def test_a_failed_picture_leaves_the_old_one(tmp_path: Path) -> None:
     path = tmp_path / "picture.png"
     path.write_text("old")
@@ -312,6 +344,156 @@ def test_a_failed_picture_leaves_the_old_one(tmp_path: Path) -> None:
         temporary.write_text("half")
         raise ZeroDivisionError
     assert [file.name for file in tmp_path.iterdir()] == ["picture.png"] and path.read_text() == "old"
+
+
+# ---- keyframes ---------------------------------------------------------------------------------------------------
+
+
+def test_the_trail_is_the_way_so_far_with_every_sensing(maze4_mdp: BeliefMDP, maze_episode: Episode) -> None:
+    problem, ax, now = maze4_mdp.problem, blank(), 20
+    story = figures.tell("", maze_episode, problem.senses)
+    reels.draw_keyframe(ax, figures.Reel("", problem, maze_episode), story, now)
+    [trail], [sensed], [agent] = named(ax, "trail"), named(ax, "sensed"), named(ax, "agent")
+    np.testing.assert_array_equal(trail.get_xydata(), maze_episode.situation.state.position[: now + 1])
+    flags = maze_episode.action[:now, 2] > 0
+    np.testing.assert_array_equal(sensed.get_xydata(), maze_episode.situation.state.position[1 : now + 1][flags])
+    np.testing.assert_allclose(trail.get_xydata()[-1], agent.center)
+    assert trail.get_zorder() < sensed.get_zorder() < agent.get_zorder()
+    assert f"step {now}, sensed {flags.sum()}" in [text.get_text() for text in ax.texts]
+
+
+def test_moments_share_out_time_and_change_of_belief() -> None:
+    """Nothing is learned but in steps 10 to 13: half of the moments between first and last are found there."""
+    belief = np.ones((101, 2)) * [1.0, 0.0]
+    belief[10:14] = [(0.8, 0.2), (0.6, 0.4), (0.4, 0.6), (0.2, 0.8)]
+    belief[14:] = (0.0, 1.0)
+    story = figures.Story("", None, np.zeros(101), None, belief)
+    moments = reels.choose(story, 6)
+    assert len(moments) == 6 and moments[0] == 0 and moments[-1] == 100
+    assert sum(9 <= moment <= 14 for moment in moments) == 2
+    assert reels.choose(story._replace(belief=None), 6) == [0, 20, 40, 60, 80, 100]
+    assert reels.choose(story._replace(belief=belief[:1].repeat(101, 0)), 3) == [0, 50, 100]
+    assert reels.choose(figures.Story("", None, np.zeros(3), None, None), 6) == [0, 1, 2]
+
+
+def test_the_truth_is_told_in_the_last_frame_only(maze4_mdp: BeliefMDP, maze_episode: Episode) -> None:
+    figure = reels.lay_out_reels([figures.Reel("Maze4", maze4_mdp.problem, maze_episode)], 4)
+    assert [len(named(ax, "truth")) for ax in figure.axes] == [0, 0, 0, 1]
+    assert [len(named(ax, "trail")) for ax in figure.axes] == [1, 1, 1, 1]
+    labels = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert labels[-3:] == ["sensing", "way so far", "sensed there"]
+
+
+def test_problems_without_sensing_or_way_say_nothing_of_them() -> None:
+    labels = [mark.get_label() for mark in reels.marks(sensing=False, moving=True)]
+    assert "way so far" in labels and not any("sens" in label for label in labels)
+    assert "way so far" not in [mark.get_label() for mark in reels.marks(sensing=True, moving=False)]
+
+
+def test_the_car_is_followed_by_its_middle() -> None:
+    state = crowd.CrowdState(np.array([2.0, -3.0]), np.float32(0), *[None] * 5)
+    np.testing.assert_allclose(crowd.crowdnav().problem.place(state), (2.0, -3.0 + crowd.CAR_LENGTH / 2), atol=1e-6)
+
+
+# ---- the paper's charts ------------------------------------------------------------------------------------------
+
+
+def entry(*seeds: Any, mean: float = 0.0, **extra: Any) -> dict[str, Any]:
+    curves = [{"seed": i, "steps": STEPS.tolist(), "held_out": list(seed)} for i, seed in enumerate(seeds)]
+    return {"curves": curves, "evaluation": {"mean": mean, "ci95": [mean - 2, mean + 3]}, "extra": extra}
+
+
+def legend_of(figure: Figure) -> list[str]:
+    return [text.get_text() for text in figure.legends[0].get_texts()]
+
+
+def test_the_benchmark_shows_what_was_saved_and_leaves_out_the_rest() -> None:
+    results = {
+        "maze4-brpo": entry(*SEEDS),
+        "maze4-bpo": entry(SEEDS[0] - 5),
+        "maze4-ensemble": entry(mean=12.5),
+        "door4-brpo": entry(*SEEDS),
+        "door4-clairvoyant": entry(mean=40.0),
+        "cartpole-ensemble": entry(mean=1.0),
+    }
+    figure = paper.lay_out_curves(results, tuple(paper.TITLES), paper.BENCHMARK, rows=2)
+    panels = {ax.get_title(): ax for ax in figure.axes}
+    assert list(panels) == ["CrowdNav", "Cartpole", "ArmShelf", "Maze4", "Maze10", "Door4"]
+    ours, ensemble, bpo = panels["Maze4"].lines
+    np.testing.assert_allclose(ours.get_ydata(), SEEDS.mean(0))
+    np.testing.assert_array_equal(bpo.get_ydata(), SEEDS[0] - 5)
+    assert ensemble.get_ydata()[0] == 12.5 and ensemble.get_linestyle() == "--"
+    assert [line.get_color() for line in (ours, ensemble, bpo)] == [sketch.RED, sketch.BLACK, sketch.PURPLE]
+    assert len(panels["Maze4"].collections) == 1  # an interval needs several seeds
+    for empty in ("CrowdNav", "Cartpole", "Maze10"):
+        assert [text.get_text() for text in panels[empty].texts] == ["not run yet"] and not panels[empty].lines
+    assert legend_of(figure) == ["BRPO", "ensemble of experts", "BPO", "clairvoyant expert"]
+    assert figure.legends[0].get_title().get_text() == "lines: means over 3 seeds, shaded: 95 % intervals"
+
+
+def test_a_shared_legend_overlaps_nothing(tmp_path: Path) -> None:
+    results = {f"{name}-brpo": entry(*SEEDS) for name in paper.TITLES}
+    results |= {f"{name}-brpo_without_belief": entry(*SEEDS) for name in paper.TITLES}
+    figure = paper.lay_out_curves(results, paper.SENSING, paper.INPUTS)
+    figures.save(figure, tmp_path / "inputs.png")
+    legend = figure.legends[0].get_window_extent()
+    assert legend.x0 >= 0 and legend.x1 <= figure.bbox.x1
+    assert not any(ax.get_tightbbox().overlaps(legend) for ax in figure.axes)
+
+
+def test_catastrophes_do_not_squash_what_one_came_to_see() -> None:
+    ours, theirs = np.array([10.0, 20.0, 30.0]), np.array([-9000.0, -5000.0, -4000.0])
+    ax = blank()
+    assert heights.fit(ax, [ours, np.array([40.0])], [ours, np.array([40.0]), theirs])
+    place = ax.transData.transform([(0, height) for height in (-5000.0, 20.0, 40.0)])[:, 1]
+    low, high = ax.bbox.y0, ax.bbox.y1
+    assert low < place[0] < place[1] < place[2] < high
+    assert (place[2] - place[1]) / (high - low) > 0.15  # on a straight scale it would be 0.004
+    straight = blank()
+    assert not heights.fit(straight, [ours], [ours, ours - 10])
+    assert straight.get_yscale() == "linear" and straight.get_ylim()[0] < 10 < 30 < straight.get_ylim()[1]
+
+
+def test_the_beginning_of_what_matters_is_in_sight_unless_it_lies_too_deep() -> None:
+    for first, seen in ((5.0, True), (-500.0, False)):
+        ax, ours = blank(), np.array([first, 20.0, 20.0, 30.0])
+        heights.fit(ax, [ours], [ours])
+        assert (ax.get_ylim()[0] < first) == seen
+
+
+@pytest.mark.parametrize("height", [-1e4, -3.0, 0.0, 0.999, 1.0, 7.0])
+def test_the_bent_scale_can_be_read_back(height: float) -> None:
+    bend = heights.Bend(knee=1.0, unit=2.0)
+    assert bend.height(bend.place(height)) == pytest.approx(height)
+    assert bend.place(height) == height if height >= 1 else bend.place(height) > height
+
+
+def test_the_bonus_is_shown_with_intervals_and_crashes() -> None:
+    results = {
+        "door4-brpo": entry(mean=80.0, crashes={"mean": 0.5, "ci95": [0.4, 0.7]}),
+        "door4-brpo-bonus100": entry(mean=70.0, crashes={"mean": 0.2, "ci95": [0.1, 0.4]}),
+        "door4-ensemble": entry(mean=60.0),
+    }
+    maze4, _, door4, crashes = paper.lay_out_bonuses(results).axes
+    assert [text.get_text() for text in maze4.texts] == ["not run yet"]
+    points = door4.lines[0]
+    assert points.get_xydata().tolist() == [[0, 80], [2, 70]]  # 10 was not run, its place stays empty
+    [bars] = [collection.get_segments() for collection in door4.collections]
+    np.testing.assert_allclose([bar[:, 1] for bar in bars], [(78, 83), (68, 73)])
+    assert crashes.lines[0].get_ydata().tolist() == [0.5, 0.2] and crashes.get_ylim()[0] == 0
+
+
+def test_the_composition_compares_sum_and_blends() -> None:
+    results = {"maze10-brpo": entry(*SEEDS), "maze10-brpo-blend0.5": entry(SEEDS[1])}
+    figure = paper.lay_out_curves(results, ("maze10",), paper.COMPOSITION)
+    assert legend_of(figure) == ["BRPO: sum", "blend, w = 0.5"]
+
+
+@pytest.mark.parametrize("draw", [paper.benchmark, paper.bonus, paper.inputs, paper.composition])
+def test_nothing_to_draw_is_a_mistake(draw: Any, tmp_path: Path) -> None:
+    with pytest.raises(Mistake, match="run the paper's entries first"):
+        draw(tmp_path / "nothing.png", {"maze4-ensemble": entry(mean=1.0), "tiger-brpo": entry(*SEEDS)})
+    assert not list(tmp_path.iterdir())
 
 
 # ---- films -------------------------------------------------------------------------------------------------------

@@ -174,15 +174,21 @@ class Film:
 
 @dataclass(frozen=True)
 class Figure:
-    """Draw a figure: curve, sensing, setup or tree."""
+    """Draw a figure: benchmark, bonus, inputs, composition, sensing, keyframes, curve, setup or tree."""
 
     name: Annotated[Positional[str], arg(metavar="NAME")]
-    """curve: training curves of runs. sensing: where an agent senses. setup: the problems. tree: Bayes-optimal against
+    """Of the paper's results: benchmark (training curves), bonus, inputs, composition (ablations). Of episodes: sensing
+    (where an agent senses), keyframes. curve: training curves of runs. setup: the problems. tree: Bayes-optimal against
     posterior sampling."""
     targets: Annotated[Positional[tuple[str, ...]], arg(metavar="[RUN|PROBLEM ...]")] = ()
-    """Run folders for `curve`; a run folder or problem for `sensing`."""
+    """Run folders for `curve`; run folders or problems for `sensing` and `keyframes` (default: those problems of the
+    paper that a trained policy comes with)."""
     agent: Annotated[str | None, arg(metavar="NAME")] = None
-    """For `sensing` with a problem."""
+    """For `sensing` and `keyframes`: who plays (default: ensemble on a problem you name, brpo if you name none)."""
+    episode: int = 0
+    """For `keyframes`: the same one as in `seerax film`."""
+    results: Annotated[Path, arg(metavar="PATH")] = Path("results/paper")
+    """Folder of the paper's results."""
     out: Annotated[Path | None, arg(metavar="PATH")] = None
     """The picture (default: figures/NAME.png)."""
 

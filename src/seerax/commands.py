@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import jax
-import numpy as np
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
@@ -22,7 +21,6 @@ from seerax.core import BeliefMDP, Policy
 from seerax.errors import Mistake, unknown
 from seerax.experiments import Experiment
 from seerax.ppo import Progress
-from seerax.problems.maze import Maze
 from seerax.problems.originals import ORIGINALS
 from seerax.progress import TrainingBar, episode_bar, steps_bar
 from seerax.rollout import Evaluation
@@ -273,64 +271,16 @@ def _film_path(target: str, problem: str, agent: str) -> Path:
     return Path("films") / f"{problem.replace(':', '-')}-{agent}.mp4"
 
 
-FIGURES = ("curve", "sensing", "setup", "tree")
-
-
 def figure(command: cli.Figure) -> None:
+    from seerax import pictures
+
     devices.prepare()
-    if command.name not in FIGURES:
-        raise unknown("figure", command.name, FIGURES)
+    if command.name not in pictures.FIGURES:
+        raise unknown("figure", command.name, pictures.FIGURES)
     path = command.out or Path("figures") / f"{command.name}.png"
     path.parent.mkdir(parents=True, exist_ok=True)
-    {"curve": _curve, "sensing": _sensing, "setup": _setup, "tree": _tree}[command.name](path, command)
+    pictures.FIGURES[command.name](path, command)
     out.print(f"{path}")
-
-
-def _curve(path: Path, command: cli.Figure) -> None:
-    if not command.targets:
-        raise Mistake("figure curve needs at least one run folder.")
-    folders = [runs.RunFolder(Path(target)) for target in command.targets]
-    labels = [runs.reopen(folder.path).experiment.agent for folder in folders]
-    known = [folder.read_means() for folder in folders if folder.evaluation.exists()]
-    lines = {name: known[0][name] for name in ("ensemble", "clairvoyant") if known and name in known[0]}
-    curves: dict[str, Any] = {}
-    for label, folder in zip(labels, folders, strict=True):
-        curves.setdefault(label, []).extend(folder.curves())
-    figures.curve(path, curves, **lines)
-
-
-def _sensing(path: Path, command: cli.Figure) -> None:
-    target = command.targets[0] if command.targets else "maze4"
-    _, _, players = find_players(target, command.agent)
-    mdp, policy = players[0]
-    keys = jax.random.split(runs.evaluation_key(0), 100)
-    episodes = [rollout.record(key, mdp, policy) for key in keys]
-    if not isinstance(mdp.problem, Maze):
-        raise Mistake("Where it senses is drawn for the mazes only.")
-    positions = np.concatenate([e.situation.state.position[1:] for e in episodes])
-    sensed = np.concatenate([e.situation.state.sensed[1:] for e in episodes])
-    figures.sensing_map(path, mdp.problem, positions, sensed)
-
-
-def _setup(path: Path, command: cli.Figure) -> None:
-    scenes = []
-    for name in problems.PROBLEMS:
-        mdp = problems.make(name)
-        start = jax.device_get(mdp.reset(jax.random.key(1)))
-        draw = lambda ax, m=mdp, w=start: m.problem.draw(ax, w.situation, w.situation.advice, w.latent)  # noqa: E731
-        scenes.append((name, draw))
-    figures.setup(path, scenes)
-
-
-def _tree(path: Path, command: cli.Figure) -> None:
-    """Simulated posterior sampling on several depths and numbers of episodes."""
-    rows = []
-    for depth in (2, 3, 4, 5):
-        for episodes in (1, 4, 16, 32):
-            mdp = problems.tree.posterior_sampling(problems.tree.tree(depth, episodes))
-            result = rollout.evaluate(runs.evaluation_key(0), mdp, ensemble, 4096)
-            rows.append(figures.TreePoint(depth, episodes, "posterior sampling", result.mean, result.stderr))
-    figures.tree_gap(path, rows)
 
 
 # ---- bench -------------------------------------------------------------------------------------------------------

@@ -54,6 +54,8 @@ class Problem(Protocol):
       with_sensing(action, on) -> action                         the same action, sensing switched on or off
       succeeded(state, latent, done) -> bool                     asked once, at the end of an episode
       draw(ax, situation, action, latent)                        one picture of one moment
+      place(state) -> (x, y)                                     where the agent is in that picture, for its trail
+      draw_place(ax)                                             the picture without anybody in it, for maps
     """
 
     @property

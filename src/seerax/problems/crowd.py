@@ -118,6 +118,10 @@ class CrowdNav:
     def draw(self, ax: Any, situation: Situation, action: Action, latent: Latent) -> None:
         draw_crowd(ax, situation, action, latent)
 
+    def place(self, state: CrowdState) -> Array:
+        """Where the agent is in the drawing: the middle of the car."""
+        return (state.rear + front_of(state.rear, state.heading)) / 2
+
     def _left_road(self, state: CrowdState) -> Array:
         """To a side, or turned round and out at the bottom. The rear only ever follows the front."""
         x, y = front_of(state.rear, state.heading)
@@ -309,7 +313,9 @@ def draw_crowd(ax: Any, situation: Situation, action: Action, latent: Latent) ->
     action (red) and the advice (black) would take the car. Dotted lines lead to the true goals."""
     state, belief, advised = situation
     pen = draw_road(ax)
-    pen.lines(np.stack([state.people, latent], axis=1)[np.asarray(walking(state))], "faint", 0.8, (0, (1, 3)))
+    pen.lines(np.stack([state.people, latent], axis=1)[np.asarray(walking(state))], "faint", 0.8, (0, (1, 3))).set_gid(
+        "truth"
+    )
     for number in range(WALKERS):
         draw_person(pen, state, number, np.exp(belief[number]))
     draw_car(pen, state)
@@ -338,8 +344,8 @@ def draw_road(ax: Any) -> Any:
 
 def draw_person(pen: Any, state: CrowdState, number: int, chances: np.ndarray) -> None:
     place = np.asarray(state.people[number])
-    pen.disc(place, RADIUS, "optimal", 0.35, "person")
-    pen.ring(place, RADIUS, "optimal", 1.2)
+    pen.disc(place, RADIUS, "person", 0.35, "person")
+    pen.ring(place, RADIUS, "person", 1.2)
     if not walking(state)[number]:
         return
     for goal, chance in zip(np.asarray(goals())[:, number], chances, strict=True):
@@ -357,4 +363,4 @@ def draw_car(pen: Any, state: CrowdState) -> None:
     body = pen.box((x - CAR_WIDTH / 2, y), CAR_WIDTH, CAR_LENGTH, "action" if state.hit else "agent", round=0.12)
     window = pen.box((x - 0.17, y + 1.2), 0.34, 0.3, "paper", "paper", round=0.05, line=0)
     for part in (body, window):
-        part.set_transform(turned)
+        part.set(transform=turned, gid="agent")

@@ -115,6 +115,15 @@ class Doors:
     def draw(self, ax: Any, situation: Situation, action: Action, latent: Latent) -> None:
         draw_doors(ax, situation, action, latent)
 
+    half = property(lambda self: HALF)
+
+    def draw_place(self, ax: Any) -> Any:
+        return draw_room(ax)
+
+    def place(self, state: DoorState) -> Array:
+        """Where the agent is in the drawing."""
+        return state.position
+
 
 def configurations() -> Array:
     """All 16, [16, 4], as binary numbers in order: door 0 counts 8, 1 is open. The first one, all closed, cannot be."""
@@ -181,41 +190,31 @@ def door4() -> BeliefMDP:
 
 # ---- drawing -----------------------------------------------------------------------------------------------------
 
-AGENT_SHARE = 0.53  # of the contact distance; the rest is half the wall's thickness
-ARROW = 0.5  # length of full thrust
-
 
 def draw_doors(ax: Any, situation: Situation, action: Action, latent: Latent) -> None:
     """Doors as red as they are believed to be blocked, a star behind each that is open; rings tell of sensing."""
     state, belief, advised = situation
-    agent, radius = state.position, AGENT_SHARE * SPHERE.contact
     pen = draw_room(ax, 1 - np.exp(belief) @ np.asarray(configurations()))
     for x in DOORS_X[np.asarray(latent) == 1]:
         pen.star((x, WALL_Y + 0.16), 9)
     if state.sensed:
         draw_reading(pen, state.reading)
-    if action[2] > 0:
-        pen.ring(agent, 2 * radius, "sensing", 2.5)
-    pen.disc(agent, radius, "action" if state.crashed.any() else "agent", name="agent")
-    for thrust, width, colour in ((action[:2], 0.03, "action"), (advised[:2], 0.012, "advice")):
-        heading = thrust / max(float(np.hypot(*thrust)), 1e-6)
-        pen.arrow(agent + radius * heading, ARROW * thrust, width, colour)
+    pointmass.draw_body(pen, SPHERE, state.position, bool(action[2] > 0), bool(state.crashed.any()))
+    pointmass.draw_thrusts(pen, SPHERE, state.position, action, advised)
 
 
-def draw_room(ax: Any, blocked: np.ndarray) -> Any:
-    """Frame, wall, target and doors, and the pen they were drawn with."""
-    from seerax.problems.sketch import Pen  # matplotlib is for those who draw
-
-    radius = AGENT_SHARE * SPHERE.contact
-    edge, thickness = HALF + radius, SPHERE.contact - radius
-    pen = Pen(ax)
-    pen.page(-edge - 0.02, edge + 0.02, -edge - 0.02, edge + 0.02)
-    pen = pen.inside(pen.box((-edge, -edge), 2 * edge, 2 * edge, "paper", "wall", round=0.06, line=2))
+def draw_room(ax: Any, blocked: np.ndarray | None = None) -> Any:
+    """Frame, wall, target and doors, and the pen they were drawn with. Without beliefs a door is an outline."""
+    pen = pointmass.draw_frame(ax, SPHERE, HALF)
     pen.ring(TARGET, TARGET_RADIUS, "faint", 1.2)
     pen.text(TARGET, "target", 9)
-    for segment, chance in zip(BARS, blocked, strict=True):
-        pen.capsules(segment[None], thickness, "action").set(alpha=float(np.clip(chance, 0, 1)), gid="door")
-    pen.capsules(PIECES, thickness, "wall")
+    if blocked is None:
+        pen.lines(BARS, "faint", 1.0, (0, (2, 2)))
+    else:
+        for segment, chance in zip(BARS, blocked, strict=True):
+            bar = pointmass.draw_walls(pen, SPHERE, segment[None], "action")
+            bar.set(alpha=float(np.clip(chance, 0, 1)), gid="door")
+    pointmass.draw_walls(pen, SPHERE, PIECES)
     return pen
 
 

@@ -141,6 +141,13 @@ class Maze:
     def draw(self, ax: Any, situation: Situation, action: Action, latent: Latent) -> None:
         draw_maze(self, ax, situation, action, latent)
 
+    def draw_place(self, ax: Any) -> Any:
+        return draw_arena(self, ax)
+
+    def place(self, state: MazeState) -> Array:
+        """Where the agent is in the drawing."""
+        return state.position
+
 
 # ---- expert ------------------------------------------------------------------------------------------------------
 
@@ -219,33 +226,22 @@ def maze4() -> BeliefMDP:
 
 # ---- drawing -----------------------------------------------------------------------------------------------------
 
-AGENT_SHARE = 0.53  # of the contact distance; the rest is half a wall's thickness
-ARROW = 0.5  # length of full thrust
-
 
 def draw_maze(maze: Maze, ax: Any, situation: Situation, action: Action, latent: Latent) -> None:
     """Goals as opaque as they are believed in, a star at the active one; a reading is a circle around the agent."""
     state, belief, advised = situation
-    agent, radius = state.position, AGENT_SHARE * maze.body.contact
     pen = draw_arena(maze, ax, np.exp(belief))
     pen.star(latent + max(0.7 * maze.right_radius, 0.1), 11)  # clear of the number
     if state.sensed and state.reading > 0:
-        pen.ring(agent, float(state.reading), "sensing", 1.5, 0.45)
-    if maze.senses(state, action):
-        pen.ring(agent, 2 * radius, "sensing", 2.5)
-    pen.disc(agent, radius, "agent", name="agent")
-    pen.arrow(agent, ARROW * action[:2], 0.03, "action", radius)
-    pen.arrow(agent, ARROW * advised[:2], 0.012, "advice", radius)
+        pen.ring(state.position, float(state.reading), "sensing", 1.5, 0.45)
+    pointmass.draw_body(pen, maze.body, state.position, bool(maze.senses(state, action)))
+    pointmass.draw_thrusts(pen, maze.body, state.position, action, advised)
 
 
 def draw_arena(maze: Maze, ax: Any, belief: np.ndarray | None = None) -> Any:
     """Frame, goals and walls, and the pen they were drawn with. A goal's halo is where it counts if it is wrong."""
-    from seerax.problems.sketch import Pen  # matplotlib is for those who draw
-
-    goals, edge = np.asarray(maze.goals), maze.half + AGENT_SHARE * maze.body.contact
-    pen = Pen(ax)
-    pen.page(-edge - 0.02, edge + 0.02, -edge - 0.02, edge + 0.02)
-    pen = pen.inside(pen.box((-edge, -edge), 2 * edge, 2 * edge, "paper", "wall", round=0.06, line=2))
+    pen = pointmass.draw_frame(ax, maze.body, maze.half)
+    goals = np.asarray(maze.goals)
     for goal in goals:
         pen.disc(goal, maze.wrong_radius, "pale", 0.45)
     for number, goal in enumerate(goals):
@@ -254,5 +250,5 @@ def draw_arena(maze: Maze, ax: Any, belief: np.ndarray | None = None) -> Any:
             pen.disc(goal, maze.right_radius, "belief", float(belief[number]), "goal")
         pen.ring(goal, maze.right_radius, "faint", 1.2)
         pen.text(goal, str(number + 1), 9)
-    pen.capsules(np.asarray(maze.walls), (1 - AGENT_SHARE) * maze.body.contact, "wall")
+    pointmass.draw_walls(pen, maze.body, np.asarray(maze.walls))
     return pen

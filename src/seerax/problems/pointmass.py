@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -90,3 +90,36 @@ def push_out(
     position = position + jnp.where(hit, depth[nearest], 0.0) * normal
     velocity = velocity - jnp.where(hit, jnp.minimum(velocity @ normal, 0.0), 0.0) * normal
     return position, velocity, depth > PRESSED
+
+
+# ---- drawing -----------------------------------------------------------------------------------------------------
+
+AGENT_SHARE = 0.53  # of the contact distance; the rest is half a wall's thickness
+ARROW = 0.5  # length of full thrust
+
+
+def draw_frame(ax: Any, body: Body, half: float) -> Any:
+    """Around all that the body can cover; returns the pen for what is inside."""
+    from seerax.problems.sketch import Pen  # matplotlib is for those who draw
+
+    edge = half + AGENT_SHARE * body.contact
+    pen = Pen(ax)
+    pen.page(-edge - 0.02, edge + 0.02, -edge - 0.02, edge + 0.02)
+    return pen.inside(pen.box((-edge, -edge), 2 * edge, 2 * edge, "paper", "wall", round=0.06, line=2))
+
+
+def draw_walls(pen: Any, body: Body, walls: np.ndarray, colour: str = "wall") -> Any:
+    return pen.capsules(np.asarray(walls), (1 - AGENT_SHARE) * body.contact, colour)
+
+
+def draw_body(pen: Any, body: Body, at: Array, senses: bool, hit: bool = False) -> None:
+    """Red if it is hit, with a ring around it if it senses."""
+    radius = AGENT_SHARE * body.contact
+    if senses:
+        pen.ring(at, 2 * radius, "sensing", 2.5)
+    pen.disc(at, radius, "action" if hit else "agent", name="agent")
+
+
+def draw_thrusts(pen: Any, body: Body, at: Array, action: Array, advised: Array) -> None:
+    for thrust, width, colour in ((action[:2], 0.03, "action"), (advised[:2], 0.012, "advice")):
+        pen.arrow(at, ARROW * thrust, width, colour, AGENT_SHARE * body.contact)

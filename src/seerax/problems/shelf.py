@@ -295,10 +295,11 @@ def draw_object(pen: Any, view: View, latent: np.ndarray) -> None:
     """In outline."""
     middle = view.flat(latent)
     if view is ABOVE:
-        pen.ring(middle, OBJECT_RADIUS, "truth", 1.2, style=":")
+        pen.ring(middle, OBJECT_RADIUS, "truth", 1.2, style=":").set_gid("truth")
     else:
         corners = middle + np.array([(-1, -1), (1, -1), (1, 1), (-1, 1)]) * (OBJECT_RADIUS, OBJECT_HALF)
-        pen.lines(list(zip(corners, np.roll(corners, -1, 0), strict=True)), "truth", 1.2, ":")
+        sides = list(zip(corners, np.roll(corners, -1, 0), strict=True))
+        pen.lines(sides, "truth", 1.2, ":").set_gid("truth")
 
 
 def draw_choice(pen: Any, view: View, problem: ArmShelf, situation: Situation, action: Action) -> None:

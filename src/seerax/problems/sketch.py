@@ -31,6 +31,7 @@ PALETTE = METHODS | {
     "action": RED,
     "sensing": BLUE,
     "agent": "#4C566A",
+    "person": GREEN,
     "wall": "#5B6472",
     "ink": BLACK,
     "faint": GREY,

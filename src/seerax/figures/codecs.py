@@ -1,0 +1,58 @@
+"""Frames to films."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from itertools import chain
+from pathlib import Path
+
+import imageio_ffmpeg
+import numpy as np
+from matplotlib.colors import to_rgb
+from PIL import Image
+
+from seerax.problems.sketch import PALETTE
+
+
+def write_mp4(path: Path, frames: Iterator[np.ndarray], fps: int) -> None:
+    first = next(frames)
+    taken = [
+        "-f",
+        "rawvideo",
+        "-pix_fmt",
+        "rgb24",
+        "-s",
+        f"{first.shape[1]}x{first.shape[0]}",
+        "-r",
+        str(fps),
+        "-i",
+        "-",
+    ]
+    given = ["-c:v", "libx264", "-crf", "20", "-pix_fmt", "yuv420p", "-movflags", "+faststart"]
+    command = [imageio_ffmpeg.get_ffmpeg_exe(), "-loglevel", "error", "-y", *taken, *given, str(path)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE) as process:
+        assert process.stdin is not None
+        for frame in chain([first], frames):
+            process.stdin.write(frame.tobytes())
+    if process.returncode:
+        raise RuntimeError(f"ffmpeg ended with {process.returncode} while writing {path}.")
+
+
+def write_gif(path: Path, frames: Iterator[np.ndarray], fps: int) -> None:
+    """One palette for all frames, so that what stands still costs nothing."""
+    few = Image.new("P", (1, 1))
+    few.putpalette(tints().ravel().tolist())
+    images = (Image.fromarray(frame).quantize(palette=few, dither=Image.Dither.NONE) for frame in frames)
+    next(images).save(path, save_all=True, append_images=images, duration=1000 / fps, loop=0)
+
+
+def tints() -> np.ndarray:
+    """White, and every colour of the palette from faint to full, at most 256 in all: [n, 3].
+
+    Nothing else is as light as white's neighbours, or Pillow, which rounds colours to 4, would take that for white.
+    """
+    full = np.array([to_rgb(colour) for colour in sorted(set(PALETTE.values()))])
+    share = np.linspace(1, 0, 255 // len(full), endpoint=False)[:, None, None]
+    mixed = np.round(255 * (1 - share * (1 - full))).astype(int).reshape(-1, 3)
+    return np.concatenate([[(255, 255, 255)], mixed[mixed.min(-1) < 246]])

@@ -1,0 +1,222 @@
+"""The charts of the paper, from the saved results of its entries. What has not been run yet is left out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from seerax.errors import Mistake
+from seerax.figures import heights
+from seerax.figures.axes import shared_legend, tidy
+from seerax.figures.curves import STEPS, Run, draw_curve, in_millions
+from seerax.figures.files import save
+from seerax.problems.sketch import PALETTE
+
+Results = Mapping[str, Mapping[str, Any]]  # by entry: curves of all seeds, evaluation, extra
+
+TITLES = {
+    "crowdnav": "CrowdNav",
+    "cartpole": "Cartpole",
+    "armshelf": "ArmShelf",
+    "maze4": "Maze4",
+    "maze10": "Maze10",
+    "door4": "Door4",
+}
+SENSING = ("maze4", "maze10", "door4")  # the problems of the paper's ablations
+
+
+class Line(NamedTuple):
+    """An entry of every problem, and how it is drawn."""
+
+    entry: str  # {} is the problem
+    label: str
+    colour: str
+    style: Any = "-"
+    width: float = 2.0
+    level: bool = False  # nothing was learned: one height, that of its evaluation
+
+
+SHORT = (0, (3, 1.2))  # dashes
+BRPO = Line("{}-brpo", "BRPO", "brpo")
+ENSEMBLE = Line("{}-ensemble", "ensemble of experts", "ensemble", "--", 1.5, level=True)
+BENCHMARK = (
+    BRPO,
+    ENSEMBLE,
+    Line("{}-bpo", "BPO", "bpo"),
+    Line("{}-bpo-bonus", "BPO with bonus", "bpo", SHORT, 1.3),
+    Line("{}-upmle", "UP-MLE", "upmle"),
+    Line("{}-upmle-bonus", "UP-MLE with bonus", "upmle", SHORT, 1.3),
+    Line("{}-clairvoyant", "clairvoyant expert", "clairvoyant", ":", 2.0, level=True),
+)
+INPUTS = (BRPO, Line("{}-brpo_without_belief", "BRPO without belief", "optimal"), ENSEMBLE)
+COMPOSITION = (
+    Line("{}-brpo", "BRPO: sum", "brpo"),
+    Line("{}-brpo-blend0.1", "blend, w = 0.1", "posterior sampling"),
+    Line("{}-brpo-blend0.5", "blend, w = 0.5", "optimal"),
+    ENSEMBLE,
+)
+BONUSES = {
+    "{}-brpo": "0",
+    "{}-brpo-bonus10": "10",
+    "{}-brpo-bonus100": "100",
+    "{}-brpo-potential100": "100,\npotential",
+}
+
+# ---- the figures -------------------------------------------------------------------------------------------------
+
+
+def benchmark(path: str | Path, results: Results) -> None:
+    """Training curves of all methods on the six problems."""
+    save(lay_out_curves(results, tuple(TITLES), BENCHMARK, rows=2), path)
+
+
+def inputs(path: str | Path, results: Results) -> None:
+    """What it is worth to see the belief beside the recommendation."""
+    save(lay_out_curves(results, SENSING, INPUTS), path)
+
+
+def composition(path: str | Path, results: Results) -> None:
+    """Advice + network, as in the paper's text, against the blends of the authors' code."""
+    save(lay_out_curves(results, ("maze10",), COMPOSITION), path)
+
+
+def bonus(path: str | Path, results: Results) -> None:
+    """Final return by the information bonus, and on Door4 what it does to crashes."""
+    save(lay_out_bonuses(results), path)
+
+
+# ---- panels of curves --------------------------------------------------------------------------------------------
+
+
+def lay_out_curves(results: Results, problems: Sequence[str], lines: Sequence[Line], rows: int = 1) -> Figure:
+    """One panel a problem, one legend below them all."""
+    learned = [line.entry for line in lines if not line.level]
+    found = insist(present(results, problems, learned))
+    columns = -(-len(problems) // rows)
+    figure = Figure(figsize=(max(5.4, 3.5 * columns), 2.7 * rows + 1.0), layout="constrained")
+    bent = False
+    for ax, problem in zip(np.ravel(figure.subplots(rows, columns)), problems, strict=True):
+        bent |= draw_panel(ax, results, problem, lines)
+        ax.set_title(TITLES[problem], fontsize=12)
+    for place, ax in enumerate(figure.axes):
+        ax.set_xlabel(STEPS if place >= columns * (rows - 1) else "", fontsize=11)
+        ax.set_ylabel("held-out return" if place % columns == 0 else "", fontsize=11)
+    shared_legend(figure, 4 if columns > 1 else 2, note([len(runs(results[name])) for name in found], bent))
+    return figure
+
+
+def draw_panel(ax: Axes, results: Results, problem: str, lines: Sequence[Line]) -> bool:
+    """Curves of what was learned; levels reach across. Returns whether its scale is bent."""
+    tidy(ax, "", "")
+    entries = {line: entry for line in lines if (entry := results.get(line.entry.format(problem)))}
+    curves = {line: runs(entry) for line, entry in entries.items() if not line.level and runs(entry)}
+    if not curves:
+        say_nothing(ax)
+        return False
+    means = {}
+    for line, entry in entries.items():
+        if line in curves:
+            means[line] = draw_curve(ax, curves[line], **look(line))
+        elif line.level:
+            means[line] = np.array([entry["evaluation"]["mean"]])
+            ax.axhline(means[line][0], **look(line))
+    in_millions(ax)
+    ax.set_xlim(0, max(steps[-1] for seeds in curves.values() for steps, _ in seeds))
+    ours = [mean for line, mean in means.items() if line.level or line.entry.startswith(BRPO.entry)]
+    return heights.fit(ax, ours, list(means.values()))
+
+
+def look(line: Line) -> dict[str, Any]:
+    """BRPO lies on top, levels below."""
+    place = 1.8 if line.level else 2.2 if line.colour == "brpo" else 2.0
+    colour = PALETTE[line.colour]
+    return {"label": line.label, "color": colour, "linestyle": line.style, "linewidth": line.width, "zorder": place}
+
+
+def runs(entry: Mapping[str, Any]) -> list[Run]:
+    curves = [curve for curve in entry.get("curves") or [] if curve["steps"]]
+    return [(np.asarray(curve["steps"]), np.asarray(curve["held_out"], np.float64)) for curve in curves]
+
+
+def note(seeds: Sequence[int], bent: bool) -> str | None:
+    """What shades and grey ground mean."""
+    several = sorted({count for count in seeds if count > 1})
+    over = "-".join(map(str, sorted({several[0], several[-1]}))) if several else ""
+    parts = [f"lines: means over {over} seeds, shaded: 95 % intervals"] * bool(several)
+    parts += ["on grey ground the scale is logarithmic"] * bent
+    return "; ".join(parts) or None
+
+
+# ---- panels of the bonus -----------------------------------------------------------------------------------------
+
+
+def lay_out_bonuses(results: Results) -> Figure:
+    insist(present(results, SENSING, BONUSES))
+    figure = Figure(figsize=(11.0, 3.4), layout="constrained")
+    *panels, beside = figure.subplots(1, len(SENSING) + 1)
+    for ax, problem in zip(panels, SENSING, strict=True):
+        draw_bonuses(ax, results, problem)
+        ax.set_title(TITLES[problem], fontsize=12)
+    draw_crashes(beside, results, "door4")
+    beside.set_title("Door4, crashes", fontsize=12)
+    figure.axes[0].set_ylabel("return", fontsize=11)
+    shared_legend(figure, 2)
+    return figure
+
+
+def draw_bonuses(ax: Axes, results: Results, problem: str) -> None:
+    found = {words: results[name] for entry, words in BONUSES.items() if (name := entry.format(problem)) in results}
+    finals = {words: entry["evaluation"] for words, entry in found.items()}
+    draw_finals(ax, finals, "brpo", "BRPO, 95 % interval")
+    ensemble = results.get(f"{problem}-ensemble")
+    if found and ensemble:
+        ax.axhline(ensemble["evaluation"]["mean"], **look(ENSEMBLE))
+
+
+def draw_crashes(ax: Axes, results: Results, problem: str) -> None:
+    found = {words: results.get(entry.format(problem), {}).get("extra", {}) for entry, words in BONUSES.items()}
+    crashes = {words: extra["crashes"] for words, extra in found.items() if "crashes" in extra}
+    draw_finals(ax, crashes, "ink", None)
+    ax.set_ylabel("steps in touch, per episode", fontsize=11)
+    if crashes:
+        ax.set_ylim(bottom=0)
+
+
+def draw_finals(ax: Axes, finals: Mapping[str, Mapping[str, Any]], colour: str, label: str | None) -> None:
+    """Points with intervals, one a bonus, in the order of the bonuses."""
+    tidy(ax, "epsilon of the bonus", "")
+    if not finals:
+        return say_nothing(ax)
+    places = [list(BONUSES.values()).index(words) for words in finals]
+    means = np.array([final["mean"] for final in finals.values()])
+    intervals = np.array([final["ci95"] for final in finals.values()])
+    margins = np.abs(intervals - means[:, None]).T
+    ax.errorbar(places, means, margins, fmt="o", color=PALETTE[colour], capsize=4, markersize=6, label=label)
+    ax.set_xticks(range(len(BONUSES)), list(BONUSES.values()))
+    ax.set_xlim(-0.5, len(BONUSES) - 0.5)
+    return None
+
+
+# ---- what is there -----------------------------------------------------------------------------------------------
+
+
+def present(results: Results, problems: Iterable[str], entries: Iterable[str]) -> list[str]:
+    entries = list(entries)
+    names = [entry.format(problem) for problem in problems for entry in entries]
+    return [name for name in names if name in results]
+
+
+def insist(found: list[str]) -> list[str]:
+    if not found:
+        raise Mistake("None of the results belongs to this figure: run the paper's entries first.")
+    return found
+
+
+def say_nothing(ax: Axes) -> None:
+    ax.text(0.5, 0.5, "not run yet", transform=ax.transAxes, ha="center", va="center", color=PALETTE["faint"])
+    ax.set(xticks=[], yticks=[])

@@ -1,0 +1,127 @@
+"""What `seerax figure` plays or reads before something can be drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import jax
+
+from seerax import figures, problems, rollout, runs, store
+from seerax.advice import ensemble
+from seerax.agents import AGENTS
+from seerax.commands import BASELINES, find_players
+from seerax.core import BeliefMDP, Policy
+from seerax.errors import Mistake, unknown
+
+if TYPE_CHECKING:
+    from seerax import cli
+
+Player = tuple[str, BeliefMDP, Policy | Any]  # title, who plays what
+
+SENSED_EPISODES = 100
+
+
+# ---- from runs ---------------------------------------------------------------------------------------------------
+
+
+def curve(path: Path, command: cli.Figure) -> None:
+    if not command.targets:
+        raise Mistake("figure curve needs at least one run folder.")
+    folders = [runs.RunFolder(Path(target)) for target in command.targets]
+    labels = [runs.reopen(folder.path).experiment.agent for folder in folders]
+    known = [folder.read_means() for folder in folders if folder.evaluation.exists()]
+    lines = {name: known[0][name] for name in ("ensemble", "clairvoyant") if known and name in known[0]}
+    curves: dict[str, Any] = {}
+    for label, folder in zip(labels, folders, strict=True):
+        curves.setdefault(label, []).extend(folder.curves())
+    figures.curve(path, curves, **lines)
+
+
+# ---- from the paper's results ------------------------------------------------------------------------------------
+
+
+def of_the_paper(name: str, path: Path, command: cli.Figure) -> None:
+    if not command.results.is_dir():
+        raise Mistake(f"There is no folder {command.results} with results of the paper's entries.")
+    saved = {file.stem: store.read_json(file) for file in sorted(command.results.glob("*.json"))}
+    getattr(figures, name)(path, {entry: result for entry, result in saved.items() if "evaluation" in result})
+
+
+# ---- from episodes -----------------------------------------------------------------------------------------------
+
+
+def sensing(path: Path, command: cli.Figure) -> None:
+    """One map, or those of all problems that can be drawn."""
+    maps = []
+    for title, mdp, policy in players(command, ("maze4", "maze10", "door4")):
+        if not hasattr(mdp.problem, "draw_place"):
+            raise Mistake("Where it senses is drawn for Maze4, Maze10 and Door4 only.")
+        keys = jax.random.split(runs.evaluation_key(0), SENSED_EPISODES)
+        episodes = [rollout.record(key, mdp, policy) for key in keys]
+        maps.append(figures.gather(title, mdp.problem, episodes))
+    figures.sensing_maps(path, maps)
+
+
+def keyframes(path: Path, command: cli.Figure) -> None:
+    key = jax.random.fold_in(runs.evaluation_key(0), command.episode)
+    reels = []
+    for title, mdp, policy in players(command, ("crowdnav", "maze4", "maze10", "door4")):
+        if not hasattr(mdp.problem, "draw"):
+            raise Mistake(f"{title} has no draw method, so there is nothing to see.")
+        reels.append(figures.Reel(title, mdp.problem, rollout.record(key, mdp, policy)))
+    figures.keyframes(path, reels)
+
+
+def players(command: cli.Figure, usual: tuple[str, ...]) -> list[Player]:
+    """Those asked for, or else BRPO on those of the usual problems that a policy of it comes with."""
+    targets, agent = command.targets, command.agent
+    if not targets:
+        agent = agent or "brpo"
+        targets = tuple(name for name in usual if can_play(agent, name))
+    if not targets:
+        raise Mistake(f"No trained {agent} policy for {', '.join(usual)} comes with seerax; name a run folder.")
+    found = [find_players(target, agent) for target in targets]
+    return [(figures.TITLES.get(problem, problem), *players[0]) for problem, _, players in found]
+
+
+def can_play(agent: str, problem: str) -> bool:
+    if agent not in (*BASELINES, *AGENTS):
+        raise unknown("agent", agent, [*BASELINES, *AGENTS])
+    try:
+        return agent in BASELINES or bool(runs.shipped_policy(problem, agent))
+    except Mistake:
+        return False
+
+
+def setup(path: Path, command: cli.Figure) -> None:
+    scenes = []
+    for name in problems.PROBLEMS:
+        mdp = problems.make(name)
+        start = jax.device_get(mdp.reset(jax.random.key(1)))
+        draw = lambda ax, m=mdp, w=start: m.problem.draw(ax, w.situation, w.situation.advice, w.latent)  # noqa: E731
+        scenes.append((figures.TITLES.get(name, name.capitalize()), draw))
+    figures.setup(path, scenes)
+
+
+def tree(path: Path, command: cli.Figure) -> None:
+    """Simulated posterior sampling on several depths and numbers of episodes."""
+    rows = []
+    for depth in (2, 3, 4, 5):
+        for episodes in (1, 4, 16, 32):
+            mdp = problems.tree.posterior_sampling(problems.tree.tree(depth, episodes))
+            result = rollout.evaluate(runs.evaluation_key(0), mdp, ensemble, 4096)
+            rows.append(figures.TreePoint(depth, episodes, "posterior sampling", result.mean, result.stderr))
+    figures.tree_gap(path, rows)
+
+
+FIGURES: dict[str, Callable[[Path, Any], None]] = {
+    "curve": curve,
+    "setup": setup,
+    "tree": tree,
+    "sensing": sensing,
+    "keyframes": keyframes,
+    **{name: partial(of_the_paper, name) for name in ("benchmark", "bonus", "inputs", "composition")},
+}
