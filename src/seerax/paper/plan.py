@@ -90,9 +90,14 @@ PLAN = {entry.name: entry for entry in entries()}
 GROUPS = tuple(dict.fromkeys(entry.group for entry in PLAN.values()))
 
 
+def versions(problem: str, agent: str) -> list[str]:
+    """The names of an agent's headline entries: without the paper's bonus and, if it has one, with it."""
+    return [name for name in (f"{problem}-{agent}", f"{problem}-{agent}-bonus") if name in PLAN]
+
+
 def chosen(names: Iterable[str], plan: dict[str, Entry] = PLAN) -> list[Entry]:
     """Entries and whole groups by name, in the plan's order; all of them if none is named."""
     names = set(names)
     for name in sorted(names - set(GROUPS) - set(plan)):
-        raise unknown("entry or group", name, [*GROUPS, *plan])
+        raise unknown("entry or group", name, [*GROUPS, *plan], [*GROUPS, *list(plan)[:1], "and the like"])
     return [entry for entry in plan.values() if not names or {entry.name, entry.group} & names]

@@ -16,6 +16,7 @@ from seerax.core import BeliefMDP, Policy
 from seerax.errors import Mistake, writing
 from seerax.paper import draw, report
 from seerax.paper.plan import BUDGETS, PLAN, Budget, Entry, chosen
+from seerax.paper.rules import told
 from seerax.ppo import Progress
 from seerax.problems import doors, maze
 from seerax.progress import SweepBar
@@ -151,7 +152,7 @@ def carry_out(tasks: list[Task], done: int) -> list[str]:
                 with writing(task.result):
                     store.write_json(task.result, result)
                 shutil.rmtree(task.folder.checkpoints.folder, ignore_errors=True)
-                bar.tell(f"finished  {task.name}: {report.interval(result['evaluation'])}")
+                bar.tell(f"finished  {task.name}: {told(result['evaluation'])}")
             except Mistake as mistake:
                 failed.append(task.name)
                 bar.tell(f"failed    {task.name}: {mistake}")
