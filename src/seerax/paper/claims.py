@@ -61,9 +61,13 @@ def experts_improved() -> Iterator[Claim]:
     says = "BRPO starts at the ensemble, up to the noise of its initial network"
     rule = "intervals of the first held-out return and of the ensemble meet"
     yield Claim("start", "V-B", says, rule, rules.starts_at_ensemble())
-    says = "Training improves on the initial policy"
-    rule = "no seed's policy has less than the ensemble on the same held-out episodes"
-    yield Claim("never-below", "V-B", says, rule, rules.never_below_ensemble())
+    says, rule = (
+        "Training improves on the initial policy",
+        "every seed's policy at or above the ensemble, held-out episodes",
+    )
+    yield Claim("held-out", "V-B", says, rule, rules.never_below_ensemble(rules.held_out_gain))
+    says, rule = "... also where it was not chosen by", "the same on fresh episodes"
+    yield Claim("fresh", "V-B", says, rule, rules.never_below_ensemble(rules.fresh_gain))
 
 
 def bonus_for_others() -> Iterator[Claim]:
@@ -170,6 +174,7 @@ def composition() -> Iterator[Claim]:
 
 # Why it came out as it did, by a claim's key: written by hand.
 REMARKS = {
+    "held-out": "Algorithm 1 returns the best policy by held-out return, and the first one measured is the ensemble.",
     "start": "Here exactly: the network's mean starts at zero, and the first policy is the ensemble.",
     "gap": "Exact; simulated points lie on the lines (`seerax figure tree`).",
 }

@@ -2,26 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from seerax.paper.plan import SENSING, SIX
+from seerax.paper.plan import PLAN
 
-NEEDED = {
-    "benchmark": [f"{problem}-{agent}" for problem in SIX for agent in ("ensemble", "brpo", "bpo", "upmle")],
-    "bonus": [f"{problem}-brpo{bonus}" for problem in SENSING for bonus in ("", "-bonus10", "-bonus100")],
-    "inputs": [f"{problem}-{agent}" for problem in SENSING for agent in ("brpo", "brpo_without_belief")],
-    "composition": [f"maze10-brpo{blend}" for blend in ("", "-blend0.1", "-blend0.5")],
+
+class Picture(NamedTuple):
+    group: str  # of the plan
+    caption: str
+
+
+PICTURES = {
+    "benchmark": Picture("headline", "Training curves of all methods on the six problems"),
+    "bonus": Picture("bonus", "BRPO with the information bonus"),
+    "inputs": Picture("inputs", "BRPO with and without the belief as input"),
+    "composition": Picture("composition", "The paper's sum and the released code's blends"),
 }
 
 
+def drawable(results: Mapping[str, Any]) -> dict[str, Picture]:
+    """Those of which something has been learned; what is not run yet is left out of them."""
+    learned = {entry.group for name, entry in PLAN.items() if entry.learns and name in results}
+    return {name: picture for name, picture in PICTURES.items() if picture.group in learned}
+
+
 def draw(results: dict[str, dict[str, Any]], folder: Path) -> Iterator[Path]:
-    """Those whose entries are all there."""
-    for name, needed in NEEDED.items():
-        if set(needed) <= set(results):
-            folder.mkdir(parents=True, exist_ok=True)
-            path = folder / f"{name}.png"
-            getattr(import_module("seerax.figures.paper"), name)(path, results)
-            yield path
+    for name in drawable(results):
+        path = folder / f"{name}.png"
+        getattr(import_module("seerax.figures.paper"), name)(path, results)
+        yield path

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from seerax import exact, pages, store
 from seerax.commands import share
-from seerax.paper import claims
+from seerax.paper import claims, draw
 from seerax.paper.plan import PLAN, SIX, SMALL, Budget, versions
 from seerax.paper.rules import NotRun, Result, Results, better, told
 from seerax.runs import RunFolder
@@ -74,7 +74,7 @@ def entry_row(name: str, result: Result | None) -> tuple[str, ...]:
         share(measured["success"]),
         share(measured["sensing"]),
         f"{measured['length']:.1f}",
-        "" if crashed is None else f"{crashed:.2f}",
+        "" if crashed is None else f"{crashed['mean']:.2f}",
         str(result["seeds"]) if learned else "",
         duration(result["training_seconds"]) if learned else "",
     )
@@ -108,25 +108,35 @@ def one_seed(results: Results) -> str:
     return duration(sum(result["training_seconds"] / result["seeds"] for result in each))
 
 
-PARTS = {"headline": headline, "claims": claims_table, "entries": entries_table, "cost": cost}
+def figures(results: Results) -> str:
+    shown = [f"![{picture.caption}]({name}.png)" for name, picture in draw.drawable(results).items()]
+    return "\n\n".join(shown) or MISSING
+
+
+PARTS = {"headline": headline, "claims": claims_table, "figures": figures, "entries": entries_table, "cost": cost}
 
 
 # ---- pages -------------------------------------------------------------------------------------------------------
 
 
+def page(budget: Budget) -> Path:
+    """The repository's own if there is one here, and only for the full budget; else one beside the results."""
+    return PAGE if budget.name == "full" and PAGE.exists() else budget.results / "results.md"
+
+
 def write(results: dict[str, Result], budget: Budget) -> Iterator[Path]:
-    """Into the repository's documents, from the full budget; else onto a page beside the results."""
-    found = Results(results)
-    if budget.name != "full" or not PAGE.exists():
-        path = budget.results / "results.md"
+    """The page with its pictures, and README's table."""
+    found, path = Results(results), page(budget)
+    yield from draw.draw(results, path.parent)
+    if path == PAGE:
+        for name, part in PARTS.items():
+            pages.write_between(PAGE, name, part(found))
+        pages.write_between(README, "headline", headline(found))
+        yield README
+    else:
         text = "\n\n".join([f"# Results, budget {budget.name}", *(part(found) for part in PARTS.values())])
         store.write_bytes(path, f"{text}\n".encode())
-        yield path
-        return
-    for name, part in PARTS.items():
-        pages.write_between(PAGE, name, part(found))
-    pages.write_between(README, "headline", headline(found))
-    yield from (README, PAGE)
+    yield path
 
 
 # ---- policies ----------------------------------------------------------------------------------------------------
@@ -147,4 +157,4 @@ def ship(results: dict[str, Result], folder: Path) -> None:
 
 
 def best_held_out(result: Result) -> float:
-    return max(max(curve["held_out"]) for curve in result["curves"])
+    return max(curve["returned"] for curve in result["curves"])

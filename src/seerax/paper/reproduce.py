@@ -14,7 +14,7 @@ from seerax import commands, devices, problems, rollout, runs, store
 from seerax.advice import Clairvoyant, ensemble
 from seerax.core import BeliefMDP, Policy
 from seerax.errors import Mistake, writing
-from seerax.paper import draw, report
+from seerax.paper import report
 from seerax.paper.plan import BUDGETS, PLAN, Budget, Entry, chosen
 from seerax.paper.rules import told
 from seerax.ppo import Progress
@@ -246,8 +246,10 @@ def baseline(entry: Entry) -> tuple[BeliefMDP, Policy | Clairvoyant]:
 
 
 def curves(task: Task) -> Iterator[Result]:
+    """Held-out returns while learning, and that of the policy which was returned."""
     for seed, (steps, held_out) in zip(task.run.seed_numbers, task.folder.curves(), strict=True):
-        yield {"seed": seed, "steps": steps.astype(int).tolist(), "held_out": held_out.tolist()}
+        returned = store.read_about(task.folder.policy(seed))["held_out"]
+        yield {"seed": seed, "steps": steps.astype(int).tolist(), "held_out": held_out.tolist(), "returned": returned}
 
 
 def crashes(whole: Evaluation) -> Result:
@@ -255,7 +257,8 @@ def crashes(whole: Evaluation) -> Result:
     assert whole.sensed is not None and whole.success is not None
     counts = doors.crashes(whole.returns, whole.sensed, whole.success)
     counted = replace(whole, returns=counts)
-    return {"crashes": counted.mean, "ci95": list(counted.interval()), "crash_free": float((counts < 0.5).mean())}
+    crashed = {"mean": counted.mean, "ci95": list(counted.interval())}
+    return {"crashes": crashed, "crash_free": float((counts < 0.5).mean())}
 
 
 # ---- conclude ----------------------------------------------------------------------------------------------------
@@ -270,8 +273,7 @@ def kept(budget: Budget) -> dict[str, Result]:
 def conclude(budget: Budget) -> None:
     """Pages and pictures of all results there are, and the policies that come with seerax."""
     results = kept(budget)
-    full = budget.name == "full"
-    for path in [*draw.draw(results, Path("docs") if full else budget.results), *report.write(results, budget)]:
+    for path in report.write(results, budget):
         commands.out.print(f"{path}")
-    if full:
+    if budget.name == "full":
         report.ship(results, budget.runs)
