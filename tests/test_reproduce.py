@@ -16,7 +16,7 @@ import jax
 import numpy as np
 import pytest
 
-from seerax import cli, experiments, problems, rollout, runs, store
+from seerax import experiments, problems, rollout, runs, store
 from seerax.advice import ensemble
 from seerax.config import Config
 from seerax.errors import Mistake
@@ -78,24 +78,12 @@ def test_crashes_are_the_steps_in_touch_with_a_closed_door():
 
 
 @pytest.fixture
-def seerax(monkeypatch, capsys, tmp_path):
-    """Runs a command on a tiny Tiger in a fresh folder and gives (exit code, stdout, stderr)."""
-    monkeypatch.chdir(tmp_path)
+def reproduced(seerax, monkeypatch):
+    """Runs `seerax reproduce` in a fresh folder, with Tiger and Tree made tiny."""
     tiny = {name: replace(experiments.SETTINGS[name], ppo=TINY) for name in ("tiger", "tree")}
     monkeypatch.setattr(experiments, "SETTINGS", {**experiments.SETTINGS, **tiny})
     monkeypatch.setattr(plan, "EPISODES", {"tiger": 40, "tree": 40})
-
-    def run(*arguments: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["seerax", "reproduce", *arguments])
-        code = 0
-        try:
-            cli.main()
-        except SystemExit as stopped:
-            code = int(stopped.code or 0)
-        said = capsys.readouterr()
-        return code, said.out, said.err
-
-    return run
+    return lambda *arguments: seerax("reproduce", *arguments)
 
 
 ASKED = ("--only", "tiger-ensemble", "tiger-brpo", "--seeds", "2")
@@ -122,25 +110,25 @@ def cut_after(monkeypatch, iterations: int, number: int) -> None:
     monkeypatch.setattr(reproduce, "shown", shown)
 
 
-def test_what_is_cut_goes_on_and_ends_as_if_it_had_not_been(seerax, monkeypatch, tmp_path):
+def test_what_is_cut_goes_on_and_ends_as_if_it_had_not_been(reproduced, monkeypatch, tmp_path):
     with monkeypatch.context() as patched:
         cut_after(patched, 3, signal.SIGINT)
-        code, _, err = seerax(*ASKED)
+        code, _, err = reproduced(*ASKED)
     assert code == 130
     assert "Go on with: seerax reproduce --only tiger-ensemble tiger-brpo --seeds 2\n" in err
     assert Path("results/paper/tiger-ensemble.json").exists() and not Path("results/paper/tiger-brpo.json").exists()
-    code, out, err = seerax(*ASKED)
+    code, out, err = reproduced(*ASKED)
     assert code == 0 and "Going on from the checkpoint of iteration 3" in err and "results/paper/results.md" in out
     resumed = kept()
     (tmp_path / "whole").mkdir()
     monkeypatch.chdir(tmp_path / "whole")
-    assert seerax(*ASKED)[0] == 0
+    assert reproduced(*ASKED)[0] == 0
     for part in ("config", "curves", "per_seed", "evaluation"):
         assert resumed[part] == kept()[part]
 
 
-def test_a_result_tells_all_that_was_promised(seerax):
-    seerax(*ASKED)
+def test_a_result_tells_all_that_was_promised(reproduced):
+    reproduced(*ASKED)
     learned, baseline = kept(), kept("tiger-ensemble")
     wanted = "name problem agent config seeds episodes curves per_seed evaluation extra training_seconds cores versions"
     assert " ".join(learned) == " ".join(baseline) == f"{wanted} budget"
@@ -158,62 +146,62 @@ def test_a_result_tells_all_that_was_promised(seerax):
     assert baseline["per_seed"][1]["mean"] == on_its_keys.mean
 
 
-def test_what_is_kept_is_only_drawn(seerax, monkeypatch):
-    seerax(*ASKED)
+def test_what_is_kept_is_only_drawn(reproduced, monkeypatch):
+    reproduced(*ASKED)
     Path("results/paper/results.md").unlink()
     before = Path("results/paper/tiger-brpo.json").stat().st_mtime_ns
     with monkeypatch.context() as patched:
         patched.setattr(rollout, "evaluate", None)
         patched.setattr(runs, "train", None)
-        code, out, err = seerax(*ASKED)
+        code, out, err = reproduced(*ASKED)
     assert (code, err) == (0, "") and out.split() == ["results/paper/results.md"]
     assert Path("results/paper/tiger-brpo.json").stat().st_mtime_ns == before
     Path("results/paper/tiger-brpo.json").unlink()
     monkeypatch.setattr(runs, "train", None)  # what was trained is measured again without training
-    assert seerax(*ASKED)[0] == 0 and kept()["training_seconds"] > 0
+    assert reproduced(*ASKED)[0] == 0 and kept()["training_seconds"] > 0
 
 
-def test_other_settings_are_told_and_redone_only_if_asked(seerax, monkeypatch):
-    seerax(*ASKED)
+def test_other_settings_are_told_and_redone_only_if_asked(reproduced, monkeypatch):
+    reproduced(*ASKED)
     changed = replace(experiments.SETTINGS["tiger"], ppo=replace(TINY, learning_rate=1e-3))
     monkeypatch.setitem(experiments.SETTINGS, "tiger", changed)
-    code, _, err = seerax(*ASKED)
+    code, _, err = reproduced(*ASKED)
     assert code == 0 and kept()["config"]["ppo"]["learning_rate"] == TINY.learning_rate
     assert "tiger-brpo (ppo.learning_rate was 0.0003 and is 0.001). --redo trains it anew" in " ".join(err.split())
     assert "tiger-ensemble" not in err
     with monkeypatch.context() as patched:
         cut_after(patched, 3, signal.SIGTERM)
-        assert seerax(*ASKED, "--redo")[0] == 143
+        assert reproduced(*ASKED, "--redo")[0] == 143
     assert kept()["config"]["ppo"]["learning_rate"] == TINY.learning_rate
-    code, _, err = seerax(*ASKED, "--redo")
+    code, _, err = reproduced(*ASKED, "--redo")
     assert code == 0 and "iteration 3" in err and kept()["config"]["ppo"]["learning_rate"] == 1e-3
 
 
-def test_a_training_begun_with_other_settings_is_not_continued_unasked(seerax, monkeypatch):
+def test_a_training_begun_with_other_settings_is_not_continued_unasked(reproduced, monkeypatch):
     with monkeypatch.context() as patched:
         cut_after(patched, 3, signal.SIGTERM)
-        seerax(*ASKED)
-    code, _, err = seerax("--only", "tiger-brpo", "--seeds", "1")
+        reproduced(*ASKED)
+    code, _, err = reproduced("--only", "tiger-brpo", "--seeds", "1")
     assert code == 0 and "seeds was 2 and is 1" in err and not Path("results/paper/tiger-brpo.json").exists()
 
 
-def test_quick_is_kept_apart_and_never_reaches_the_documents(seerax):
+def test_quick_is_kept_apart_and_never_reaches_the_documents(reproduced):
     for path in (report.README, report.PAGE):
         path.parent.mkdir(exist_ok=True)
         path.write_text("as it was")
-    code, out, _ = seerax("--only", "tiger-ensemble", "--budget", "quick")
+    code, out, _ = reproduced("--only", "tiger-ensemble", "--budget", "quick")
     assert code == 0 and out.split() == ["results/paper-quick/results.md"]
     assert kept("tiger-ensemble", "results/paper-quick")["seeds"] == 2
     assert report.README.read_text() == report.PAGE.read_text() == "as it was"
 
 
-def test_the_documents_and_the_shipped_policies_come_from_the_results(seerax):
+def test_the_documents_and_the_shipped_policies_come_from_the_results(reproduced):
     marks = "".join(f"<!-- {name} -->\n\n<!-- end -->\nby hand\n" for name in report.PARTS)
     for path in (report.README, report.PAGE):
         path.parent.mkdir(exist_ok=True)
         path.write_text(marks)
     report.POLICIES.mkdir(parents=True)
-    assert seerax("--only", "tiger-clairvoyant", "tiger-brpo", "--seeds", "2")[0] == 0
+    assert reproduced("--only", "tiger-clairvoyant", "tiger-brpo", "--seeds", "2")[0] == 0
     mine = kept()
     told = rules.told(mine["evaluation"], 2)
     for path in (report.README, report.PAGE):
@@ -223,7 +211,7 @@ def test_the_documents_and_the_shipped_policies_come_from_the_results(seerax):
     assert shipped["held_out"] == max(curve["returned"] for curve in mine["curves"])
 
 
-def test_a_failing_entry_stops_no_other(seerax, monkeypatch):
+def test_a_failing_entry_stops_no_other(reproduced, monkeypatch):
     baseline = reproduce.baseline
 
     def broken(entry: plan.Entry) -> Any:
@@ -232,7 +220,7 @@ def test_a_failing_entry_stops_no_other(seerax, monkeypatch):
         return baseline(entry)
 
     monkeypatch.setattr(reproduce, "baseline", broken)
-    code, _, err = seerax("--only", "tiger-ensemble", "tree-ensemble")
+    code, _, err = reproduced("--only", "tiger-ensemble", "tree-ensemble")
     assert code == 2 and "failed    tiger-ensemble: no such thing" in err and "1 of 2 failed, tiger-ensemble" in err
     assert Path("results/paper/tree-ensemble.json").exists()
 
@@ -246,9 +234,9 @@ WRONG = {
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_mistakes_are_told_in_one_sentence(seerax, name):
+def test_mistakes_are_told_in_one_sentence(reproduced, name):
     words, sentence = WRONG[name]
-    code, out, err = seerax(*words.split())
+    code, out, err = reproduced(*words.split())
     assert code == 2 and out == "" and sentence in err and len(err.splitlines()) == 1
     assert not list(Path().iterdir())
 
