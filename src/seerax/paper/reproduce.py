@@ -81,6 +81,9 @@ class Task:
         kept = self.kept_config()
         return "" if kept is None else differences(kept, self.config())
 
+    def done(self) -> bool:
+        return self.result.exists() and not self.differs()
+
 
 def as_read(config: Result) -> Result:
     """As it comes back from a file: JSON knows lists where we have tuples."""
@@ -109,11 +112,11 @@ def reproduce(command: cli.Reproduce) -> None:
     with writing(budget.results):
         budget.results.mkdir(parents=True, exist_ok=True)
     outdated = {} if command.redo else {task.name: words for task in tasks if (words := task.differs())}
-    todo = [task for task in tasks if task.name not in outdated and (task.differs() or not task.result.exists())]
+    todo = [task for task in tasks if task.name not in outdated and not task.done()]
     try:
         failed = carry_out(todo, len(tasks) - len(todo))
     except Stopped:
-        left = sum(not task.result.exists() for task in todo)
+        left = sum(not task.done() for task in todo)
         commands.say(f"Stopped, {left} still to do; what was begun is saved. Go on with: {again(command)}")
         raise
     conclude(budget)
