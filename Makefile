@@ -3,7 +3,7 @@ PYTHON ?= python3
 UV := $(shell command -v uv 2>/dev/null || echo $(PYTHON) -m uv)
 BIN := .venv/bin
 
-.PHONY: setup demo test lint bench torture ensembles calibration clean
+.PHONY: setup demo test lint reproduce bench torture ensembles calibration clean
 
 setup: .venv/.made
 
@@ -16,6 +16,9 @@ setup: .venv/.made
 demo: setup
 	$(BIN)/seerax train maze4 --out runs/demo --overwrite
 	$(BIN)/seerax film runs/demo
+
+reproduce: setup
+	$(BIN)/seerax reproduce
 
 bench: setup
 	$(BIN)/seerax bench

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 from seerax import devices
 
 devices.prepare(2)
@@ -9,6 +11,7 @@ devices.prepare(2)
 import pytest  # noqa: E402
 from hypothesis import settings  # noqa: E402
 
+from seerax import cli  # noqa: E402
 from seerax.core import BeliefMDP  # noqa: E402
 from seerax.problems import maze, tiger, tree  # noqa: E402
 
@@ -30,3 +33,21 @@ def tree_mdp() -> BeliefMDP:
 @pytest.fixture(scope="session")
 def maze4_mdp() -> BeliefMDP:
     return maze.maze4()
+
+
+@pytest.fixture
+def seerax(monkeypatch, capsys, tmp_path):
+    """Runs a command in a fresh folder and gives (exit code, stdout, stderr)."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(*arguments: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["seerax", *arguments])
+        code = 0
+        try:
+            cli.main()
+        except SystemExit as stopped:
+            code = int(stopped.code or 0)
+        said = capsys.readouterr()
+        return code, said.out, said.err
+
+    return run

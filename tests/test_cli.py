@@ -16,24 +16,6 @@ TINY = ["--ppo.worlds", "16", "--ppo.length", "8", "--ppo.minibatches", "2", "--
 TINY += ["--ppo.exploration-end", "1"]
 
 
-@pytest.fixture
-def seerax(monkeypatch, capsys, tmp_path):
-    """Runs a command in a fresh folder and gives (exit code, stdout, stderr)."""
-    monkeypatch.chdir(tmp_path)
-
-    def run(*arguments: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["seerax", *arguments])
-        code = 0
-        try:
-            cli.main()
-        except SystemExit as stopped:
-            code = int(stopped.code or 0)
-        said = capsys.readouterr()
-        return code, said.out, said.err
-
-    return run
-
-
 def train_tiny(seerax, *more: str) -> tuple[int, str, str]:
     return seerax("train", "tiger", "--steps", "1024", "--out", "run", *TINY, "--ppo.no-anneal", *more)
 

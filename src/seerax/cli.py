@@ -216,6 +216,28 @@ class Bench:
 
 
 @dataclass(frozen=True)
+class Reproduce:
+    """Run the paper's experiments, and write what came out beside what the paper claims.
+
+    The same command again goes on where it was cut; what is finished is only drawn.
+    """
+
+    only: Annotated[tuple[str, ...], arg(metavar="NAME ...")] = ()
+    """Entries like maze4-brpo, or the groups headline, small, bonus, inputs, sensing and composition (default: all)."""
+    seeds: Annotated[int | None, arg(metavar="K")] = None
+    """How many seeds of each learned agent (default: 5, or 2 if quick)."""
+    budget: Literal["quick", "full"] = "full"
+    """quick: a sixth of the training, kept apart in results/paper-quick. full: our settings, in results/paper."""
+    redo: bool = False
+    """Train anew what was made with other settings than the present ones; without this it is kept and told."""
+
+    def run(self) -> None:
+        from seerax.paper import reproduce
+
+        reproduce.reproduce(self)
+
+
+@dataclass(frozen=True)
 class Replay:
     """Play the iteration again in which a run met numbers that are not finite, and tell where they came from."""
 
@@ -238,6 +260,7 @@ COMMANDS = {
     "check": Check,
     "film": Film,
     "figure": Figure,
+    "reproduce": Reproduce,
     "bench": Bench,
     "replay": Replay,
 }

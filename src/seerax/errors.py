@@ -11,11 +11,12 @@ class Mistake(Exception):  # noqa: N818
     """Something the user can put right. The command line prints it and exits with 2."""
 
 
-def unknown(kind: str, name: str, known: Iterable[str]) -> Mistake:
+def unknown(kind: str, name: str, known: Iterable[str], told: Iterable[str] | None = None) -> Mistake:
+    """With the nearest of what is known, and all of it, or what is to be told of it."""
     known = list(known)
     near = difflib.get_close_matches(name.lower(), known, 1, cutoff=0.5)
     hint = f" Did you mean '{near[0]}'?" if near else ""
-    return Mistake(f"There is no {kind} '{name}'.{hint} Known: {', '.join(known)}.")
+    return Mistake(f"There is no {kind} '{name}'.{hint} Known: {', '.join(told or known)}.")
 
 
 @contextmanager

@@ -102,9 +102,11 @@ class SweepBar:
     def tell(self, line: str) -> None:
         self.console.print(line, soft_wrap=True, markup=False)
 
-    def show(self, done: int, failed: int, steps: int) -> None:
+    def show(self, done: int, failed: int, steps: int, now: str = "") -> None:
+        """`now` says what is being done."""
         text = f"{done}/{self.runs} runs" + (f", {failed} failed" if failed else "")
         text += f"  {100 * steps / self.steps:.0f} % of all steps  {self._eta(steps)}"
+        text += f"  {now}" if now else ""
         self.bar.update(self.task, completed=steps, description=text)
         if not self.console.is_terminal and time.monotonic() - self.last_line > LINE_EVERY:
             self.console.print(text, soft_wrap=True)

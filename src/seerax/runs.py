@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import json
 import platform
 import shlex
 import shutil
@@ -101,6 +102,13 @@ class RunFolder:
     def rows(self) -> list[dict[str, Any]]:
         """One row per seed and iteration."""
         return logs.read_rows(self.metrics)
+
+    def steps_done(self) -> int:
+        """Of each seed, as the metrics tell; a line that is just being written does not count."""
+        with suppress(OSError, ValueError, IndexError, KeyError), open(self.metrics, "rb") as file:
+            file.seek(max(0, file.seek(0, 2) - 4096))
+            return json.loads(file.read().decode().rpartition("\n")[0].splitlines()[-1])["steps"]
+        return 0
 
 
 @dataclass(frozen=True)
@@ -359,9 +367,12 @@ def read_experiment(path: Path, problem: str | None = None) -> tuple[Experiment,
 def load_policy(path: Path, problem: str | None = None) -> tuple[Experiment, LearnedPolicy]:
     """The problem, the method and the brain that a policy file holds. Only a problem of one's own must be named."""
     experiment, _ = read_experiment(path, problem)
-    ppo = experiment.trainer()
-    like = jax.eval_shape(ppo.init, jax.random.key(0)).brain
-    return experiment, ppo.policy(store.load_tree(path, like))
+    return experiment, load_brain(experiment.trainer(), path)
+
+
+def load_brain(ppo: PPO, path: Path) -> LearnedPolicy:
+    """Several of one trainer are compiled once."""
+    return ppo.policy(store.load_tree(path, jax.eval_shape(ppo.init, jax.random.key(0)).brain))
 
 
 def load_fault(path: Path, problem: str | None = None) -> tuple[PPO, faults.Fault]:

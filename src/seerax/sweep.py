@@ -220,13 +220,7 @@ def watch(jobs: list[Job], crew: Iterator[workers.Ended | None]) -> dict[str, st
 
 
 def steps_done(job: Job) -> int:
-    """As its metrics tell; a line that is just being written does not count."""
-    if job.finished():
-        return job.steps
-    with contextlib.suppress(OSError, ValueError, IndexError, KeyError), open(job.folder.metrics, "rb") as file:
-        file.seek(max(0, file.seek(0, 2) - 4096))
-        return json.loads(file.read().decode().rpartition("\n")[0].splitlines()[-1])["steps"]
-    return 0
+    return job.steps if job.finished() else job.folder.steps_done()
 
 
 # ---- the summary -------------------------------------------------------------------------------------------------

@@ -151,6 +151,11 @@ def arrived(state: DoorState) -> Array:
     return jnp.linalg.norm(TARGET - state.position) < TARGET_RADIUS
 
 
+def crashes(returns: np.ndarray, sensed: np.ndarray, success: np.ndarray) -> np.ndarray:
+    """Steps in touch with a closed door, of whole episodes: whatever else moves a return is known."""
+    return (TARGET_REWARD * success - SENSING_COST * sensed - returns) / CRASH_COST
+
+
 # ---- expert ------------------------------------------------------------------------------------------------------
 
 

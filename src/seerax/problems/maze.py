@@ -205,6 +205,10 @@ def better_sensing(mdp: BeliefMDP, steps: int = 150) -> BeliefMDP:
     return mdp.advised_by(advice.at_first(mdp.problem, advice.weighted(mdp.filter, mdp.expert), steps))  # type: ignore
 
 
+def maze10_better_sensing() -> BeliefMDP:
+    return better_sensing(maze10())
+
+
 def maze4() -> BeliefMDP:
     maze = Maze(
         goals=jnp.asarray(MAZE4_GOALS, jnp.float32),

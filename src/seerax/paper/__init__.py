@@ -1,0 +1,1 @@
+"""The paper, reproduced: what it shows, run, judged and written down."""

@@ -1,0 +1,103 @@
+"""One line per thing the paper shows, the most important first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from seerax import experiments
+from seerax.agents import AGENTS
+from seerax.commands import BASELINES, FRESH_EPISODES
+from seerax.errors import unknown
+from seerax.experiments import Experiment
+
+SIX = ("crowdnav", "cartpole", "armshelf", "maze4", "maze10", "door4")
+SENSING = ("maze4", "maze10", "door4")  # the problems of the paper's ablations
+SMALL = ("tiger", "tree")  # whose Bayes-optimal values are known
+EPSILON = {"maze4": 1.0, "maze10": 100.0, "door4": 1.0}  # of the bonus that BPO and UP-MLE have in the paper
+BETTER_SENSING = "seerax.problems.maze:maze10_better_sensing"
+EPISODES = {"tiger": 100_000, "tree": 10_000}  # fresh ones for each seed, where not FRESH_EPISODES
+
+
+@dataclass(frozen=True)
+class Budget:
+    """How much of the full training, and where it is kept."""
+
+    name: str
+    share: int  # one so many-th of the steps
+    seeds: int
+    results: Path
+    runs: Path
+
+
+BUDGETS = {
+    "full": Budget("full", 1, 5, Path("results/paper"), Path("runs/paper")),
+    "quick": Budget("quick", 6, 2, Path("results/paper-quick"), Path("runs/paper-quick")),
+}
+
+
+@dataclass(frozen=True)
+class Entry:
+    """An agent on a problem, with our settings but for the changes."""
+
+    group: str
+    problem: str
+    agent: str
+    suffix: str = ""
+    changes: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        return "-".join(part for part in (self.problem, self.agent, self.suffix) if part)
+
+    @property
+    def learns(self) -> bool:
+        return self.agent in AGENTS
+
+    @property
+    def headline(self) -> bool:
+        """Whether its best policy comes with seerax."""
+        return self.learns and self.group in ("headline", "small")
+
+    @property
+    def episodes(self) -> int:
+        return EPISODES.get(self.problem, FRESH_EPISODES)
+
+    def experiment(self, budget: Budget) -> Experiment:
+        ours = replace(experiments.settings(self.problem, self.agent), **self.changes)
+        return replace(ours, ppo=replace(ours.ppo, steps=max(1, ours.ppo.steps // budget.share)))
+
+
+def entries() -> Iterator[Entry]:
+    yield from (Entry("headline", problem, agent) for problem in SIX for agent in BASELINES)
+    yield from (Entry("headline", problem, "brpo") for problem in SIX)
+    yield from (Entry("small", problem, agent) for problem in SMALL for agent in (*BASELINES, "brpo", "bpo"))
+    for agent in ("bpo", "upmle"):
+        yield from (Entry("headline", problem, agent) for problem in SIX)
+        yield from (Entry("headline", problem, agent, "bonus", {"bonus": EPSILON[problem]}) for problem in SENSING)
+    for problem in SENSING:
+        yield from (Entry("bonus", problem, "brpo", f"bonus{e:g}", {"bonus": e}) for e in (10.0, 100.0))
+        yield Entry("bonus", problem, "brpo", "potential100", {"bonus": 100.0, "bonus_form": "entropy"})
+    yield from (Entry("inputs", problem, "brpo_without_belief") for problem in SENSING)
+    yield Entry("sensing", "maze10", "better_sensing")
+    yield Entry("sensing", "maze10", "brpo", "better_sensing", {"problem": BETTER_SENSING})
+    yield from (Entry("composition", "maze10", "brpo", f"blend{w:g}", {"blend": w}) for w in (0.1, 0.5))
+
+
+PLAN = {entry.name: entry for entry in entries()}
+GROUPS = tuple(dict.fromkeys(entry.group for entry in PLAN.values()))
+
+
+def versions(problem: str, agent: str) -> list[str]:
+    """The names of an agent's headline entries: without the paper's bonus and, if it has one, with it."""
+    return [name for name in (f"{problem}-{agent}", f"{problem}-{agent}-bonus") if name in PLAN]
+
+
+def chosen(names: Iterable[str], plan: dict[str, Entry] = PLAN) -> list[Entry]:
+    """Entries and whole groups by name, in the plan's order; all of them if none is named."""
+    names = set(names)
+    for name in sorted(names - set(GROUPS) - set(plan)):
+        raise unknown("entry or group", name, [*GROUPS, *plan], [*GROUPS, *list(plan)[:1], "and the like"])
+    return [entry for entry in plan.values() if not names or {entry.name, entry.group} & names]

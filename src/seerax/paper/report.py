@@ -1,0 +1,160 @@
+"""Tables of what was measured, for README and docs/results.md, and the policies that come with seerax."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from seerax import exact, pages, store
+from seerax.commands import share
+from seerax.paper import claims, draw
+from seerax.paper.plan import PLAN, SIX, SMALL, Budget, versions
+from seerax.paper.rules import NotRun, Result, Results, better, told
+from seerax.runs import RunFolder
+
+MISSING = "not run yet"
+POLICIES, README, PAGE = Path("src/seerax/policies"), Path("README.md"), Path("docs/results.md")
+OPTIMA = {"tiger": exact.tiger_optimum, "tree": lambda: exact.tree_optimum(claims.DEPTH)}
+
+
+# ---- tables ------------------------------------------------------------------------------------------------------
+
+
+def headline(results: Results) -> str:
+    head = ("problem", "ensemble", "BPO", "UP-MLE", "**BRPO**", "clairvoyant", "closed", "Bayes-optimal")
+    return pages.table(head, [headline_row(results, problem) for problem in (*SIX, *SMALL)])
+
+
+def headline_row(results: Results, problem: str) -> tuple[str, ...]:
+    """`closed` is how much of the way from the ensemble to the clairvoyant BRPO has gone."""
+    digits = 2 if problem in SMALL else 1
+
+    def cell(agent: str) -> str:
+        if f"{problem}-{agent}" not in PLAN:
+            return "-"
+        try:
+            return told(better(results, problem, agent)["evaluation"], digits)
+        except NotRun:
+            return MISSING
+
+    brpo = cell("brpo") if f"{problem}-brpo" not in results else f"**{cell('brpo')}**"
+    optimum = f"{OPTIMA[problem]():.2f}" if problem in OPTIMA else "unknown"
+    upper = cell("clairvoyant").partition(" [")[0]
+    return problem, cell("ensemble"), cell("bpo"), cell("upmle"), brpo, upper, closed(results, problem), optimum
+
+
+def closed(results: Results, problem: str) -> str:
+    try:
+        low, mine, high = (
+            results[f"{problem}-{who}"]["evaluation"]["mean"] for who in ("ensemble", "brpo", "clairvoyant")
+        )
+    except NotRun:
+        return MISSING
+    return f"{100 * (mine - low) / (high - low):.0f} %" if high != low else "-"
+
+
+def claims_table(results: Results) -> str:
+    head = ("paper", "claim", "ours", "verdict", "counts as reproduced if", "remark")
+    return pages.table(head, [tuple(row) for row in claims.rows(results)])
+
+
+def entries_table(results: Results) -> str:
+    head = ("entry", "mean return", "success", "sensing", "length", "crashes", "seeds", "training")
+    return pages.table(head, [entry_row(name, results.get(name)) for name in PLAN])
+
+
+def entry_row(name: str, result: Result | None) -> tuple[str, ...]:
+    if result is None:
+        return (name, MISSING, *[""] * 6)
+    measured, crashed = result["evaluation"], result["extra"].get("crashes")
+    learned = PLAN[name].learns
+    return (
+        name,
+        told(measured, 2),
+        share(measured["success"]),
+        share(measured["sensing"]),
+        f"{measured['length']:.1f}",
+        "" if crashed is None else f"{crashed['mean']:.2f}",
+        str(result["seeds"]) if learned else "",
+        duration(result["training_seconds"]) if learned else "",
+    )
+
+
+def duration(seconds: float) -> str:
+    if seconds < 600:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 6 * 3600 else f"{seconds / 3600:.1f} h"
+
+
+def cost(results: Results) -> str:
+    """Wall time of training, as it was measured."""
+    whole = sum(result["training_seconds"] for result in results.values())
+    learned = [name for name, entry in PLAN.items() if entry.learns]
+    there = sum(name in results for name in learned)
+    cores = ", ".join(sorted({str(result["cores"]) for result in results.values()})) or "-"
+    rows = [
+        ("BRPO on all six problems, one seed each", one_seed(results)),
+        (f"everything here ({there} of {len(learned)} trainings, all seeds)", duration(whole) if there else MISSING),
+        ("cores", cores),
+    ]
+    return pages.table(("training", "wall time"), rows)
+
+
+def one_seed(results: Results) -> str:
+    try:
+        each = [results[f"{problem}-brpo"] for problem in SIX]
+    except NotRun as missing:
+        return f"{missing} is not run yet"
+    return duration(sum(result["training_seconds"] / result["seeds"] for result in each))
+
+
+def figures(results: Results) -> str:
+    shown = [f"![{picture.caption}]({name}.png)" for name, picture in draw.drawable(results).items()]
+    return "\n\n".join(shown) or MISSING
+
+
+PARTS = {"headline": headline, "claims": claims_table, "figures": figures, "entries": entries_table, "cost": cost}
+
+
+# ---- pages -------------------------------------------------------------------------------------------------------
+
+
+def page(budget: Budget) -> Path:
+    """The repository's own if there is one here, and only for the full budget; else one beside the results."""
+    return PAGE if budget.name == "full" and PAGE.exists() else budget.results / "results.md"
+
+
+def write(results: dict[str, Result], budget: Budget) -> Iterator[Path]:
+    """The page with its pictures, and README's table."""
+    found, path = Results(results), page(budget)
+    yield from draw.draw(results, path.parent)
+    if path == PAGE:
+        for name, part in PARTS.items():
+            pages.write_between(PAGE, name, part(found))
+        pages.write_between(README, "headline", headline(found))
+        yield README
+    else:
+        text = "\n\n".join([f"# Results, budget {budget.name}", *(part(found) for part in PARTS.values())])
+        store.write_bytes(path, f"{text}\n".encode())
+    yield path
+
+
+# ---- policies ----------------------------------------------------------------------------------------------------
+
+
+def ship(results: dict[str, Result], folder: Path) -> None:
+    """The best seed by held-out return of each headline agent comes with seerax, if its run is still here."""
+    if not POLICIES.is_dir():
+        return
+    for problem, agent in dict.fromkeys((entry.problem, entry.agent) for entry in PLAN.values() if entry.headline):
+        rivals = [name for name in versions(problem, agent) if name in results]
+        if not rivals:
+            continue
+        policies = RunFolder(folder / max(rivals, key=lambda name: best_held_out(results[name]))).policies()
+        if policies:
+            best = max(policies, key=lambda path: store.read_about(path)["held_out"])
+            store.write_bytes(POLICIES / f"{problem}-{agent}.safetensors", best.read_bytes())
+
+
+def best_held_out(result: Result) -> float:
+    return max(curve["returned"] for curve in result["curves"])

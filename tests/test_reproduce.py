@@ -1,0 +1,430 @@
+"""The paper, reproduced: what is run, cut, kept, judged and written."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+from seerax import experiments, problems, rollout, runs, store
+from seerax.advice import ensemble
+from seerax.config import Config
+from seerax.errors import Mistake
+from seerax.paper import claims, draw, plan, report, reproduce, rules
+from seerax.paper.plan import BUDGETS, PLAN, SENSING, SIX
+from seerax.paper.rules import Results
+
+TINY = Config(steps=768, worlds=16, length=8, minibatches=2, evaluations=3, evaluation_episodes=16)
+
+
+# ---- the plan ----------------------------------------------------------------------------------------------------
+
+
+def test_the_plan_holds_what_the_paper_shows_with_our_settings():
+    full = BUDGETS["full"]
+    for problem in SIX:
+        agents = ("brpo", "bpo", "upmle", "ensemble", "clairvoyant", "posterior_sampling")
+        assert {f"{problem}-{agent}" for agent in agents} <= set(PLAN)
+    assert PLAN["maze4-brpo"].experiment(full) == experiments.settings("maze4")
+    bonuses = {p: PLAN[f"{p}-upmle-bonus"].experiment(full).bonus for p in SENSING}
+    assert bonuses == {"maze4": 1.0, "maze10": 100.0, "door4": 1.0}
+    potential = PLAN["door4-brpo-potential100"].experiment(full)
+    assert potential == replace(experiments.settings("door4"), bonus=100.0, bonus_form="entropy")
+    on_top = PLAN["maze10-brpo-better_sensing"].experiment(full)
+    assert on_top == replace(experiments.settings("maze10"), problem=plan.BETTER_SENSING)
+    assert [PLAN[f"maze10-brpo-blend{w}"].experiment(full).blend for w in ("0.1", "0.5")] == [0.1, 0.5]
+    assert PLAN["maze4-brpo"].experiment(BUDGETS["quick"]).ppo.steps == experiments.settings("maze4").ppo.steps // 6
+    names = list(PLAN)
+    assert names.index("door4-brpo") < names.index("crowdnav-bpo") < names.index("maze4-brpo-bonus10")
+
+
+def test_entries_and_groups_are_chosen_in_the_plans_order():
+    names = [entry.name for entry in plan.chosen(["composition", "maze4-brpo"])]
+    assert names == ["maze4-brpo", "maze10-brpo-blend0.1", "maze10-brpo-blend0.5"]
+    assert [entry.name for entry in plan.chosen([])] == list(PLAN)
+
+
+def test_the_better_sensing_ensemble_senses_at_first_only():
+    mdp = experiments.find_problem(plan.BETTER_SENSING)
+    episode = rollout.record(jax.random.key(0), mdp, ensemble)
+    sensed = episode.situation.state.sensed[1:]
+    np.testing.assert_array_equal(sensed, np.arange(len(sensed)) < 150)
+
+
+def test_crashes_are_the_steps_in_touch_with_a_closed_door():
+    mdp, key = problems.make("door4"), jax.random.key(3)
+    blind = lambda key, situation: situation.advice.at[2].set(-1.0)  # noqa: E731
+    for policy in (ensemble, blind):
+        whole = rollout.evaluate(key, mdp, policy, 8)
+        told = reproduce.crashes(whole)
+        states = [rollout.record(jax.random.fold_in(key, i), mdp, policy).situation.state for i in range(8)]
+        counts = np.array([state.crashed.any(-1).sum() for state in states])
+        assert told["crashes"]["mean"] == pytest.approx(counts.mean())
+        assert told["crash_free"] == (counts == 0).mean()
+    assert counts.sum() > 0
+
+
+# ---- the command -------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def reproduced(seerax, monkeypatch):
+    """Runs `seerax reproduce` in a fresh folder, with Tiger and Tree made tiny."""
+    tiny = {name: replace(experiments.SETTINGS[name], ppo=TINY) for name in ("tiger", "tree")}
+    monkeypatch.setattr(experiments, "SETTINGS", {**experiments.SETTINGS, **tiny})
+    monkeypatch.setattr(plan, "EPISODES", {"tiger": 40, "tree": 40})
+    return lambda *arguments: seerax("reproduce", *arguments)
+
+
+ASKED = ("--only", "tiger-ensemble", "tiger-brpo", "--seeds", "2")
+
+
+def kept(name: str = "tiger-brpo", folder: str = "results/paper") -> dict[str, Any]:
+    return json.loads(Path(folder, f"{name}.json").read_text())
+
+
+def cut_after(monkeypatch, iterations: int, number: int) -> None:
+    """A signal in the middle of the training, as Ctrl-C or a cluster sends it."""
+    original = reproduce.shown
+
+    def shown(*arguments: Any) -> Callable[[Any], None]:
+        show = original(*arguments)
+
+        def and_stop(progress: Any) -> None:
+            show(progress)
+            if progress.steps == iterations * TINY.batch:
+                os.kill(os.getpid(), number)
+
+        return and_stop
+
+    monkeypatch.setattr(reproduce, "shown", shown)
+
+
+def test_what_is_cut_goes_on_and_ends_as_if_it_had_not_been(reproduced, monkeypatch, tmp_path):
+    with monkeypatch.context() as patched:
+        cut_after(patched, 3, signal.SIGINT)
+        code, _, err = reproduced(*ASKED)
+    assert code == 130
+    assert "Go on with: seerax reproduce --only tiger-ensemble tiger-brpo --seeds 2\n" in err
+    assert Path("results/paper/tiger-ensemble.json").exists() and not Path("results/paper/tiger-brpo.json").exists()
+    code, out, err = reproduced(*ASKED)
+    assert code == 0 and "Going on from the checkpoint of iteration 3" in err and "results/paper/results.md" in out
+    resumed = kept()
+    (tmp_path / "whole").mkdir()
+    monkeypatch.chdir(tmp_path / "whole")
+    assert reproduced(*ASKED)[0] == 0
+    for part in ("config", "curves", "per_seed", "evaluation"):
+        assert resumed[part] == kept()[part]
+
+
+def test_a_result_tells_all_that_was_promised(reproduced):
+    reproduced(*ASKED)
+    learned, baseline = kept(), kept("tiger-ensemble")
+    wanted = "name problem agent config seeds episodes curves per_seed evaluation extra training_seconds cores versions"
+    assert " ".join(learned) == " ".join(baseline) == f"{wanted} budget"
+    assert [curve["seed"] for curve in learned["curves"]] == [0, 1]
+    assert learned["curves"][0]["steps"] == [0, 256, 512, 768]
+    assert all(curve["returned"] == max(curve["held_out"]) for curve in learned["curves"])
+    means = [part["mean"] for part in learned["per_seed"]]
+    assert learned["evaluation"]["mean"] == pytest.approx(np.mean(means))
+    np.testing.assert_allclose(np.diff(learned["evaluation"]["ci95"]), 12.7062 * abs(np.diff(means)), rtol=1e-4)
+    assert baseline["evaluation"]["episodes"] == 80 and baseline["curves"] == []
+    assert learned["training_seconds"] > 0 and learned["cores"] >= 1 and learned["versions"]["seerax"]
+    folder = runs.RunFolder(Path("runs/paper/tiger-brpo"))
+    assert len(folder.policies()) == 2 and not folder.checkpoints.folder.exists()
+    on_its_keys = rollout.evaluate(runs.evaluation_key(1), problems.make("tiger"), ensemble, 40)
+    assert baseline["per_seed"][1]["mean"] == on_its_keys.mean
+
+
+def test_what_is_kept_is_only_drawn(reproduced, monkeypatch):
+    reproduced(*ASKED)
+    Path("results/paper/results.md").unlink()
+    before = Path("results/paper/tiger-brpo.json").stat().st_mtime_ns
+    with monkeypatch.context() as patched:
+        patched.setattr(rollout, "evaluate", None)
+        patched.setattr(runs, "train", None)
+        code, out, err = reproduced(*ASKED)
+    assert (code, err) == (0, "") and out.split() == ["results/paper/results.md"]
+    assert Path("results/paper/tiger-brpo.json").stat().st_mtime_ns == before
+    Path("results/paper/tiger-brpo.json").unlink()
+    monkeypatch.setattr(runs, "train", None)  # what was trained is measured again without training
+    assert reproduced(*ASKED)[0] == 0 and kept()["training_seconds"] > 0
+
+
+def test_other_settings_are_told_and_redone_only_if_asked(reproduced, monkeypatch):
+    reproduced(*ASKED)
+    changed = replace(experiments.SETTINGS["tiger"], ppo=replace(TINY, learning_rate=1e-3))
+    monkeypatch.setitem(experiments.SETTINGS, "tiger", changed)
+    code, _, err = reproduced(*ASKED)
+    assert code == 0 and kept()["config"]["ppo"]["learning_rate"] == TINY.learning_rate
+    assert "tiger-brpo (ppo.learning_rate was 0.0003 and is 0.001). --redo trains it anew" in " ".join(err.split())
+    assert "tiger-ensemble" not in err
+    with monkeypatch.context() as patched:
+        cut_after(patched, 3, signal.SIGTERM)
+        assert reproduced(*ASKED, "--redo")[0] == 143
+    assert kept()["config"]["ppo"]["learning_rate"] == TINY.learning_rate
+    code, _, err = reproduced(*ASKED, "--redo")
+    assert code == 0 and "iteration 3" in err and kept()["config"]["ppo"]["learning_rate"] == 1e-3
+
+
+def test_a_training_begun_with_other_settings_is_not_continued_unasked(reproduced, monkeypatch):
+    with monkeypatch.context() as patched:
+        cut_after(patched, 3, signal.SIGTERM)
+        reproduced(*ASKED)
+    code, _, err = reproduced("--only", "tiger-brpo", "--seeds", "1")
+    assert code == 0 and "seeds was 2 and is 1" in err and not Path("results/paper/tiger-brpo.json").exists()
+
+
+def test_quick_is_kept_apart_and_never_reaches_the_documents(reproduced):
+    for path in (report.README, report.PAGE):
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("as it was")
+    code, out, _ = reproduced("--only", "tiger-ensemble", "--budget", "quick")
+    assert code == 0 and out.split() == ["results/paper-quick/results.md"]
+    assert kept("tiger-ensemble", "results/paper-quick")["seeds"] == 2
+    assert report.README.read_text() == report.PAGE.read_text() == "as it was"
+
+
+def test_the_documents_and_the_shipped_policies_come_from_the_results(reproduced):
+    marks = "".join(f"<!-- {name} -->\n\n<!-- end -->\nby hand\n" for name in report.PARTS)
+    for path in (report.README, report.PAGE):
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(marks)
+    report.POLICIES.mkdir(parents=True)
+    assert reproduced("--only", "tiger-clairvoyant", "tiger-brpo", "--seeds", "2")[0] == 0
+    mine = kept()
+    told = rules.told(mine["evaluation"], 2)
+    for path in (report.README, report.PAGE):
+        assert f"**{told}** | 10.00 |" in path.read_text() and "by hand" in path.read_text()
+    assert "not run yet" in report.PAGE.read_text()
+    shipped = store.read_about(report.POLICIES / "tiger-brpo.safetensors")
+    assert shipped["held_out"] == max(curve["returned"] for curve in mine["curves"])
+
+
+def test_a_failing_entry_stops_no_other(reproduced, monkeypatch):
+    baseline = reproduce.baseline
+
+    def broken(entry: plan.Entry) -> Any:
+        if entry.name == "tiger-ensemble":
+            raise Mistake("no such thing")
+        return baseline(entry)
+
+    monkeypatch.setattr(reproduce, "baseline", broken)
+    code, _, err = reproduced("--only", "tiger-ensemble", "tree-ensemble")
+    assert code == 2 and "failed    tiger-ensemble: no such thing" in err and "1 of 2 failed, tiger-ensemble" in err
+    assert Path("results/paper/tree-ensemble.json").exists()
+
+
+WRONG = {
+    "an entry": ("--only maze4-bropo", "Did you mean 'maze4-brpo'?"),
+    "a group": ("--only headlines", "Did you mean 'headline'?"),
+    "seeds": ("--seeds 0", "at least 1, not 0"),
+    "a budget": ("--budget tiny", "tiny"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_mistakes_are_told_in_one_sentence(reproduced, name):
+    words, sentence = WRONG[name]
+    code, out, err = reproduced(*words.split())
+    assert code == 2 and out == "" and sentence in err and len(err.splitlines()) == 1
+    assert not list(Path().iterdir())
+
+
+# ---- claims ------------------------------------------------------------------------------------------------------
+
+MEANS = {"ensemble": 100.0, "clairvoyant": 200.0, "posterior_sampling": 50.0, "brpo": 150.0, "bpo": 90.0, "upmle": 90.0}
+OTHERS = {
+    **{f"cartpole-{agent}": 150.0 for agent in ("bpo", "upmle")},
+    **{f"{p}-brpo_without_belief": 150.0 for p in ("maze4", "door4")},
+    **{f"{p}-brpo-bonus10": 140.0 for p in SENSING},
+    **{f"{p}-brpo-bonus100": 120.0 for p in SENSING},
+    **{f"{p}-brpo-potential100": 150.0 for p in SENSING},
+    "maze10-ensemble": 410.0,
+    "maze10-better_sensing": 416.0,
+    **{f"maze10-{name}": 470.0 for name in ("brpo", "brpo_without_belief", "brpo-potential100")},
+    **{f"maze10-brpo-{name}": 460.0 for name in ("bonus10", "blend0.1", "blend0.5")},
+    "maze10-brpo-better_sensing": 480.0,
+    "tree-brpo": 99.9,
+    "tree-posterior_sampling": -3.1,
+    "tiger-brpo": 5.15,
+}
+TYPICAL = {
+    "brpo": {"length": 80.0, "sensing": 0.02},
+    "bpo": {"success": 0.2},
+    "upmle": {"success": 0.2},
+    "posterior_sampling": {"sensing": 0.0},
+}
+
+
+def measured(mean: float, **others: Any) -> dict[str, Any]:
+    margin = 1.0 if abs(mean) > 10 else 0.1
+    told = {"mean": mean, "ci95": [mean - margin, mean + margin], "stderr": margin / 2, "episodes": 5000}
+    return {**told, "success": 1.0, "length": 100.0, "sensing": 0.5, **others}
+
+
+def made_up(name: str, mean: float | None = None, **others: Any) -> dict[str, Any]:
+    """A result as the paper would have it, but for what is said."""
+    entry = PLAN[name]
+    mean = OTHERS.get(name, MEANS.get(entry.agent, 100.0)) if mean is None else mean
+    evaluation = measured(mean, **{**TYPICAL.get(entry.agent, {}), **others})
+    start = OTHERS.get(f"{entry.problem}-ensemble", 100.0) if entry.agent.startswith("brpo") else 0.0
+    slow = entry.agent != "brpo"
+    curve = {"steps": [0, 1_000_000, 2_000_000], "held_out": [start, start if slow else mean, mean], "returned": mean}
+    often = 5.0 if name.endswith("bonus100") else 0.1
+    return {
+        "name": name,
+        "evaluation": evaluation,
+        "per_seed": [evaluation] * 5,
+        "curves": [{"seed": seed, **curve} for seed in range(5)] if entry.learns else [],
+        "extra": {"crashes": {"mean": often, "ci95": [often - 0.05, often + 0.05]}, "crash_free": 0.97},
+        "config": {"ppo": {"evaluation_episodes": 1000}},
+        "seeds": 5,
+        "training_seconds": 60.0,
+        "cores": 2,
+    }
+
+
+def as_the_paper_has_it() -> Results:
+    world = Results({name: made_up(name) for name in PLAN})
+    world["maze10-better_sensing"] = made_up("maze10-better_sensing", success=0.963)
+    return world
+
+
+def with_curves(name: str, **changes: Any) -> dict[str, Any]:
+    result = made_up(name)
+    return {**result, "curves": [{**curve, **changes} for curve in result["curves"]]}
+
+
+def with_extra(name: str, **changes: Any) -> dict[str, Any]:
+    result = made_up(name)
+    return {**result, "extra": {**result["extra"], **changes}}
+
+
+FEW = {"mean": 0.1, "ci95": [0.0, 0.2]}
+QUICK = {"held_out": [0.0, 150.0, 150.0]}
+AGAINST = {  # by claim: one entry that came out otherwise
+    **{f"improves-{p}": made_up(f"{p}-ensemble", 149.0 if p != "maze10" else 469.0) for p in SIX},
+    **{f"adaptive-{p}": made_up(f"{p}-upmle", 500.0) for p in SIX if p != "cartpole"},
+    **{f"psrl-{p}": made_up(f"{p}-posterior_sampling", 500.0) for p in SIX},
+    **{f"unable-{p}": made_up(f"{p}-bpo", success=0.6) for p in SENSING},
+    **{f"partly-{p}": made_up(f"{p}-bpo-bonus", 500.0) for p in SENSING},
+    **{f"robust-{p}": made_up(f"{p}-brpo-bonus10", 90.0) for p in SENSING},
+    **{f"too-much-{p}": made_up(f"{p}-brpo-bonus100", 500.0) for p in SENSING},
+    **{f"potential-{p}": made_up(f"{p}-brpo-potential100", 120.0) for p in SENSING},
+    **{f"inputs-{p}": made_up(f"{p}-brpo_without_belief", 120.0) for p in ("maze4", "maze10")},
+    "inputs-door4": with_curves("door4-brpo_without_belief", held_out=[100.0, 150.0, 150.0]),
+    "cartpole-optimal": made_up("cartpole-bpo", 140.0),
+    "cartpole-time": with_curves("cartpole-upmle", **QUICK),
+    "start": with_curves("maze4-brpo", held_out=[60.0, 150.0, 150.0]),
+    "held-out": with_curves("door4-brpo", returned=99.0),
+    "fresh": {**made_up("door4-brpo"), "per_seed": [measured(150.0)] * 4 + [measured(99.0)]},
+    "crashes": with_extra("door4-brpo-bonus100", crashes=FEW),
+    "faster": made_up("maze4-brpo", length=101.0),
+    "door-readings": made_up("door4-brpo", sensing=0.05),
+    "door-crashes": with_extra("door4-brpo", crash_free=0.9),
+    "formula": made_up("tree-posterior_sampling", sensing=0.1),
+    "tree": made_up("tree-brpo", 74.0),
+    "naive": made_up("tree-bpo", 99.9),
+    "tiger": made_up("tiger-brpo", 5.0),
+    "table-brpo": made_up("maze10-brpo", 465.0),
+    "table-success": made_up("maze10-brpo", success=0.99),
+    "table-random": made_up("maze10-ensemble", 380.0),
+    "table-better": made_up("maze10-better_sensing", 440.0),
+    "table-return": made_up("maze10-better_sensing", 469.0),
+    "table-rate": made_up("maze10-better_sensing", success=1.0),
+    "better-improves": made_up("maze10-brpo-better_sensing", 416.5),
+    "composition": made_up("maze10-brpo-blend0.5", 480.0),
+}
+EXACT = {"gap"}  # judged without results
+CLAIMS = {claim.key: claim for claim in claims.claims()}
+
+
+def test_every_claim_has_a_world_that_speaks_against_it():
+    assert len(CLAIMS) == len(list(claims.claims()))
+    assert set(AGAINST) | EXACT == set(CLAIMS)
+    assert set(claims.REMARKS) <= set(CLAIMS)
+
+
+@pytest.mark.parametrize("key", CLAIMS)
+def test_a_claim_holds_where_it_should_and_only_there(key):
+    world = as_the_paper_has_it()
+    assert claims.row(CLAIMS[key], world).verdict == "reproduced"
+    if key in AGAINST:
+        world[AGAINST[key]["name"]] = AGAINST[key]
+        assert claims.row(CLAIMS[key], world).verdict == "**not reproduced**"
+
+
+def test_what_is_not_run_is_never_judged():
+    verdicts = {claim.key: claims.row(claim, Results()).verdict for claim in CLAIMS.values()}
+    assert {key for key, verdict in verdicts.items() if verdict != "not run yet"} == EXACT
+    for part in report.PARTS.values():
+        assert "not run yet" in part(Results())
+
+
+def test_noise_excuses_nothing():
+    """Wide intervals meet everything; a mean far below is still far below."""
+    world = as_the_paper_has_it()
+    world["maze4-brpo-potential100"]["evaluation"] = {"mean": 120.0, "ci95": [-500.0, 740.0]}
+    assert not rules.not_below("maze4-brpo-potential100", "maze4-brpo")(world).holds
+    world["maze10-better_sensing"]["evaluation"] = {"mean": 328.0, "ci95": [221.0, 436.0]}
+    assert not rules.agrees("maze10-better_sensing", 416.3, 9.4)(world).holds
+
+
+def test_the_better_of_with_and_without_bonus_counts():
+    world = as_the_paper_has_it()
+    world["maze4-bpo-bonus"] = made_up("maze4-bpo-bonus", 95.0)
+    assert rules.better(world, "maze4", "bpo")["name"] == "maze4-bpo-bonus"
+    del world["maze4-bpo-bonus"]
+    with pytest.raises(rules.NotRun, match="maze4-bpo-bonus"):
+        rules.better(world, "maze4", "bpo")
+
+
+def test_steps_to_the_final_return_are_counted_seed_by_seed():
+    curves = [
+        {"steps": [0, 10, 20], "held_out": [0.0, 96.0, 100.0]},
+        {"steps": [0, 10, 20], "held_out": [0.0, 94.0, 100.0]},
+    ]
+    assert rules.steps_to({"curves": curves}) == 15
+
+
+def test_the_tables_say_how_far_brpo_has_gone_and_what_it_cost():
+    world = as_the_paper_has_it()
+    assert "| **150.0 [149.0, 151.0]** | 200.0 | 50 % | unknown |" in report.headline(world)
+    assert "one seed each | 72 s |" in report.cost(world)
+    assert f"({len([e for e in PLAN.values() if e.learns])} of " in report.cost(world)
+
+
+def test_figures_are_drawn_from_what_is_there(monkeypatch, tmp_path):
+    drawn: list[str] = []
+    names = ("benchmark", "bonus", "inputs", "composition")
+    fake = {name: lambda path, results: drawn.append(path.name) for name in names}
+    monkeypatch.setitem(sys.modules, "seerax.figures.paper", SimpleNamespace(**fake))
+    assert list(draw.draw({"maze4-ensemble": {}}, tmp_path)) == []
+    paths = list(draw.draw({"maze4-brpo": {}, "maze10-brpo-blend0.1": {}}, tmp_path))
+    assert drawn == ["benchmark.png", "composition.png"] == [path.name for path in paths]
+
+
+def test_the_better_of_two_trainings_is_shipped(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    report.POLICIES.mkdir(parents=True)
+    results = {}
+    for name, returned in (("maze4-bpo", [1.0, 4.0]), ("maze4-bpo-bonus", [3.0, 2.0])):
+        results[name] = {"curves": [{"returned": each} for each in returned]}
+        for seed, each in enumerate(returned):
+            path = runs.RunFolder(Path("runs", name)).policy(seed)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            store.save_tree(path, {"w": np.zeros(1)}, {"held_out": each})
+    report.ship(results, Path("runs"))
+    (shipped,) = report.POLICIES.iterdir()
+    assert shipped.name == "maze4-bpo.safetensors" and store.read_about(shipped)["held_out"] == 4.0
