@@ -229,7 +229,7 @@ def test_the_belief_stays_sound(pushing: Played, ensemble: Played) -> None:
 def test_features_are_of_a_size(mdp: BeliefMDP, pushing: Played) -> None:
     _, after = states(pushing)
     seen = jax.jit(jax.vmap(jax.vmap(mdp.problem.features)))(jax.tree.map(lambda leaf: leaf[::10], after))
-    assert seen.shape[-1] == 22
+    assert seen.shape[-1] == 23
     assert (np.sqrt(np.square(seen).mean((0, 1))) < 3).all()
     assert (np.std(seen, (0, 1)) > 0.02).all()
 
