@@ -72,9 +72,14 @@ class Experiment:
 def settings(problem: str, agent: str = "brpo") -> Experiment:
     """How we train each agent on each problem. A problem of your own gets the defaults."""
     experiment = replace(SETTINGS.get(problem, Experiment(problem)), agent=agent)
-    if agent.startswith("brpo"):
-        return experiment
-    return replace(experiment, scale=1.0)
+    return experiment if agent.startswith("brpo") else without_advice(experiment)
+
+
+def without_advice(experiment: Experiment) -> Experiment:
+    """For agents with no advice to stay near: the largest scale and exploration of any action dimension, for all."""
+    widest = float(np.max(experiment.ppo.exploration))
+    scale = max(1.0, float(np.max(experiment.scale)))
+    return replace(experiment, scale=scale, ppo=replace(experiment.ppo, exploration=widest))
 
 
 # Short episodes and crisp choices: few steps an iteration, much noise at first and little in the end.
@@ -101,7 +106,7 @@ LONG = Config(
 MAZE = replace(LONG, worlds=2048, minibatches=16, evaluation_episodes=4096)
 SETTINGS = {
     "crowdnav": Experiment("crowdnav", scale=0.5, ppo=replace(LONG, steps=6_000_000, discount=0.99)),
-    "cartpole": Experiment("cartpole", scale=2.0, ppo=replace(LONG, steps=10_000_000)),
+    "cartpole": Experiment("cartpole", scale=5.0, ppo=replace(LONG, steps=5_000_000, evaluations=20)),
     "armshelf": Experiment(
         "armshelf",
         scale=(1.0, 1.0, 1.0, 0.1),
