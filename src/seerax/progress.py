@@ -103,7 +103,9 @@ class SweepBar:
         self.console.print(line, soft_wrap=True, markup=False)
 
     def show(self, done: int, failed: int, steps: int, now: str = "") -> None:
-        """`now` says what is being done."""
+        """`now` says what is being done. The clock runs from the first step on: what takes none tells nothing."""
+        if steps <= self.already:
+            self.started = time.monotonic()
         text = f"{done}/{self.runs} runs" + (f", {failed} failed" if failed else "")
         text += f"  {100 * steps / self.steps:.0f} % of all steps  {self._eta(steps)}"
         text += f"  {now}" if now else ""
