@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from seerax import devices, experiments, faults, figures, laws, problems, rollout, runs, store, team
+from seerax import devices, experiments, faults, problems, rollout, runs, store, team
 from seerax.advice import Clairvoyant, ensemble, sampled
 from seerax.agents import AGENTS
 from seerax.checkpoints import Schedule
@@ -122,6 +122,8 @@ def _asked_run(command: cli.Train) -> runs.Run:
 
 def conclude(run: runs.Run, best: Any) -> None:
     """Fresh episodes for everybody, a table, the curve."""
+    from seerax import figures  # matplotlib is for those who draw
+
     trainer = run.experiment.trainer()
     mdp = trainer.mdp
     key = runs.evaluation_key(run.seed)
@@ -227,6 +229,8 @@ def baseline(mdp: BeliefMDP, name: str) -> tuple[BeliefMDP, Policy | Clairvoyant
 
 
 def check(command: cli.Check) -> None:
+    from seerax import laws
+
     devices.prepare()
     findings = laws.check(experiments.find_problem(command.target))
     for finding in findings:
@@ -252,6 +256,8 @@ def replay(command: cli.Replay) -> None:
 
 
 def film(command: cli.Film) -> None:
+    from seerax import figures  # matplotlib is for those who draw
+
     devices.prepare()
     problem, agent, players = find_players(command.target, command.agent, command.problem)
     mdp, policy = players[0]
@@ -287,6 +293,8 @@ def figure(command: cli.Figure) -> None:
 
 
 def _curve(path: Path, command: cli.Figure) -> None:
+    from seerax import figures  # matplotlib is for those who draw
+
     if not command.targets:
         raise Mistake("figure curve needs at least one run folder.")
     folders = [runs.RunFolder(Path(target)) for target in command.targets]
@@ -300,6 +308,8 @@ def _curve(path: Path, command: cli.Figure) -> None:
 
 
 def _sensing(path: Path, command: cli.Figure) -> None:
+    from seerax import figures  # matplotlib is for those who draw
+
     target = command.targets[0] if command.targets else "maze4"
     _, _, players = find_players(target, command.agent)
     mdp, policy = players[0]
@@ -313,6 +323,8 @@ def _sensing(path: Path, command: cli.Figure) -> None:
 
 
 def _setup(path: Path, command: cli.Figure) -> None:
+    from seerax import figures  # matplotlib is for those who draw
+
     scenes = []
     for name in problems.PROBLEMS:
         mdp = problems.make(name)
@@ -324,6 +336,8 @@ def _setup(path: Path, command: cli.Figure) -> None:
 
 def _tree(path: Path, command: cli.Figure) -> None:
     """Simulated posterior sampling on several depths and numbers of episodes."""
+    from seerax import figures  # matplotlib is for those who draw
+
     rows = []
     for depth in (2, 3, 4, 5):
         for episodes in (1, 4, 16, 32):
