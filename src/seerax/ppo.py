@@ -145,12 +145,12 @@ class PPO:
     def held_out(self) -> Any:
         """(brains, keys) -> mean return of each brain on the same held-out episodes, without noise or bonus."""
 
-        def one(brain: Brain, keys: Key) -> Array:
-            return rollout.tally(self.mdp, self.policy(brain), keys).score
+        def scores(brains: Brain, keys: Key) -> Array:
+            return devices.side_by_side(lambda brain: rollout.tally(self.mdp, self.policy(brain), keys).score, brains)
 
         return jax.jit(
             jax.shard_map(
-                jax.vmap(one, (0, None)),
+                scores,
                 mesh=devices.mesh(self.config.evaluation_episodes),
                 in_specs=(P(), P(devices.WORLDS)),
                 out_specs=P(None, devices.WORLDS),
