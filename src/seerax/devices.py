@@ -34,6 +34,9 @@ def prepare(devices: int | None = None, cache: bool = True, alone: bool = True) 
     """
     if devices is not None and devices < 1:
         raise Mistake(f"--devices must be at least 1, not {devices}.")
+    # A program runs in the thread that calls it: another one would cost a single decision 30 microseconds to wake up,
+    # and training waits for its results anyway.
+    jax.config.update("jax_cpu_enable_async_dispatch", False)
     with contextlib.suppress(RuntimeError):
         jax.config.update("jax_num_cpu_devices", devices or (len(cores()) if alone else 1))
     if devices is not None:
