@@ -124,6 +124,14 @@ def meanwhile(work: Callable[[], Any]) -> Iterator[None]:
         working.result()
 
 
+def quick(program: Callable) -> Any:
+    """Compiled for one small input, not for many: on host cores its little steps come one after another, for to hand
+    them to threads takes twice as long as to do them."""
+    host = jax.default_backend() == "cpu"
+    options = {"xla_cpu_scheduler_type": "CPU_SCHEDULER_TYPE_MEMORY_OPTIMIZED"} if host else None
+    return jax.jit(program, compiler_options=options)
+
+
 def slices(rows: int) -> int:
     """Into how many equal slices rows are best cut for arithmetic: many on host cores, one on accelerators."""
     if jax.default_backend() != "cpu":

@@ -23,7 +23,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from seerax import rollout
+from seerax import devices, rollout
 from seerax.core import Action, BeliefMDP, Key, Latent, Policy, Situation, State, Step, World
 from seerax.errors import Mistake
 
@@ -97,8 +97,8 @@ class Pilot:
         """Compiles at the first flight: keep it. One call of a program per decision, as little as possible in it."""
         self.mdp = mdp
         self.policy = policy
-        self._begin = jax.jit(partial(begin, mdp, policy))
-        self._follow = jax.jit(partial(follow, mdp, policy))
+        self._begin = devices.quick(partial(begin, mdp, policy))
+        self._follow = devices.quick(partial(follow, mdp, policy))
         self._keys = jax.random.key(0)
         self._flight: Flight | None = None
 
