@@ -95,10 +95,11 @@ def test_the_limit_acts_on_what_was_recorded_as_play_did() -> None:
 def test_a_decision_is_what_the_belief_mdp_would_do() -> None:
     trainer = TINY.trainer()
     mdp = trainer.mdp
-    before, after = programs.episode_steps(mdp)
-    _, belief, action = programs.decision(trainer)()
-    expected = mdp.filter.update(mdp.filter.init(), before, jnp.zeros(mdp.action_size), after)
-    np.testing.assert_allclose(belief, expected, rtol=1e-6)
+    before, after, *_ = programs.recorded_states(mdp)
+    pilot, call = programs.decision(trainer)
+    expected = mdp.filter.update(mdp.filter.init(), before, pilot.act(), after)
+    action = call()
+    np.testing.assert_allclose(pilot.situation.belief, expected, rtol=1e-6)
     assert action.shape == (mdp.action_size,) and np.isfinite(action).all()
 
 

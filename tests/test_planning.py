@@ -72,7 +72,7 @@ def test_a_way_that_touches_a_wall_or_runs_along_it_has_no_clearance() -> None:
 
 def test_tree_levels_group_nodes_by_their_hops_from_the_root() -> None:
     before = np.array([2, 0, -9999, 2, 3, 4, -9999])  # 0 and 3 hang on the root 2; 6 is out of reach
-    assert [sorted(level.tolist()) for level in tree_levels(before, 2)] == [[0, 3], [1, 4], [5]]
+    assert [sorted(level.tolist()) for level in tree_levels(before)] == [[0, 3], [1, 4], [5]]
 
 
 # ---- an independent planner --------------------------------------------------------------------------------------

@@ -240,7 +240,7 @@ def test_training_goes_on_where_it_was_left(trainer: ppo.PPO, history: list[ppo.
 def test_an_iteration_is_compiled_only_once(run: Run) -> None:
     assert len(run.history) == TINY.iterations + 1
     assert run.compiled.count("jit(iterate_seeds)") == 1
-    assert run.compiled.count("jit(one)") == 1  # the held-out evaluation
+    assert run.compiled.count("jit(scores)") == 1  # the held-out evaluation
 
 
 def test_the_best_brain_is_the_one_with_the_best_held_out_return(history: list[ppo.Progress]) -> None:

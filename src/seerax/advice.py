@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
 from seerax.core import Action, Advisor, Belief, Expert, Key, Latent, Moment, Plan, Situation, State, World
@@ -16,10 +17,14 @@ GaussianAct = Callable[[State, Plan], tuple[Action, Array]]  # (mean, covariance
 
 
 def plans(expert: Expert, support: Latent, axis: int = 0) -> Plan:
-    """One plan for every entry of the support, stacked. The slow part of an expert happens here, once."""
-    count = jax.tree.leaves(support)[0].shape[0]
-    each = [expert.plan(jax.tree.map(lambda v, i=i: v[i], support)) for i in range(count)]
-    return jax.tree.map(lambda *rows: jnp.stack(rows, axis), *each)
+    """One plan for every entry of the support, stacked. The slow part of an expert happens here, once.
+
+    Cut and stacked by numpy, which has no programs to compile.
+    """
+    whole = jax.tree.map(np.asarray, support)
+    count = jax.tree.leaves(whole)[0].shape[0]
+    each = [expert.plan(jax.tree.map(lambda v, i=i: jnp.asarray(v[i]), whole)) for i in range(count)]
+    return jax.tree.map(lambda *rows: jnp.asarray(np.stack(rows, axis)), *each)
 
 
 def tabulated(expert: Expert, support: Latent) -> Expert:
@@ -27,6 +32,7 @@ def tabulated(expert: Expert, support: Latent) -> Expert:
     table = plans(expert, support)
     entries = jax.vmap(flat)(support)
 
+    @jax.jit
     def plan(latent: Latent) -> Plan:
         nearest = jnp.argmin(jnp.square(entries - flat(latent)).sum(-1))
         return jax.tree.map(lambda rows: rows[nearest], table)

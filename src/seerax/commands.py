@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from seerax import devices, experiments, faults, figures, laws, problems, rollout, runs, store, team
+from seerax import devices, experiments, faults, problems, rollout, runs, store, team
 from seerax.advice import Clairvoyant, ensemble, sampled
 from seerax.agents import AGENTS
 from seerax.checkpoints import Schedule
@@ -225,6 +225,8 @@ def baseline(mdp: BeliefMDP, name: str) -> tuple[BeliefMDP, Policy | Clairvoyant
 
 
 def check(command: cli.Check) -> None:
+    from seerax import laws
+
     devices.prepare()
     findings = laws.check(experiments.find_problem(command.target))
     for finding in findings:

@@ -7,7 +7,8 @@ import importlib.metadata
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,9 @@ def prepare(devices: int | None = None, cache: bool = True, alone: bool = True) 
     """
     if devices is not None and devices < 1:
         raise Mistake(f"--devices must be at least 1, not {devices}.")
+    # A program runs in the thread that calls it: another one would cost a single decision 30 microseconds to wake up,
+    # and training waits for its results anyway.
+    jax.config.update("jax_cpu_enable_async_dispatch", False)
     with contextlib.suppress(RuntimeError):
         jax.config.update("jax_num_cpu_devices", devices or (len(cores()) if alone else 1))
     if devices is not None:
@@ -40,7 +44,7 @@ def prepare(devices: int | None = None, cache: bool = True, alone: bool = True) 
     if cache:
         folder = Path(os.environ.get("SEERAX_CACHE", Path.home() / ".cache" / "seerax"))
         jax.config.update("jax_compilation_cache_dir", str(folder))
-        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
         jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
 
 
@@ -109,6 +113,23 @@ def _line(devices: list[Any]) -> Mesh:
 def side_by_side(body: Callable[[Any], Any], many: Any) -> Any:
     """The same for many: all at once on accelerators; in turns on host cores, which gain nothing from wider arrays."""
     return jax.lax.map(body, many) if jax.default_backend() == "cpu" else jax.vmap(body)(many)
+
+
+@contextlib.contextmanager
+def meanwhile(work: Callable[[], Any]) -> Iterator[None]:
+    """Another thread works beside what is done inside; both must end well. The compiler leaves other threads be."""
+    with ThreadPoolExecutor(1) as pool:
+        working = pool.submit(work)
+        yield
+        working.result()
+
+
+def quick(program: Callable) -> Any:
+    """Compiled for one small input, not for many: on host cores its little steps come one after another, for to hand
+    them to threads takes twice as long as to do them."""
+    host = jax.default_backend() == "cpu"
+    options = {"xla_cpu_scheduler_type": "CPU_SCHEDULER_TYPE_MEMORY_OPTIMIZED"} if host else None
+    return jax.jit(program, compiler_options=options)
 
 
 def slices(rows: int) -> int:

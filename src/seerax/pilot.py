@@ -15,14 +15,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import Array
 
-from seerax import rollout
+from seerax import devices, rollout
 from seerax.core import Action, BeliefMDP, Key, Latent, Policy, Situation, State, Step, World
 from seerax.errors import Mistake
 
@@ -53,26 +54,37 @@ def told(mdp: BeliefMDP, state: State) -> BeliefMDP:
     return BeliefMDP(problem, mdp.filter, mdp.advisor)
 
 
-@eqx.filter_jit
-def _begin(mdp: BeliefMDP, key: Key, state: State) -> World:
-    return rollout.start(told(mdp, state), key)
+class Coins(NamedTuple):
+    """Keys of an episode, as plain numbers: JAX is slow to hand over its own kind."""
+
+    key: Array  # as `rollout` plays it
+    episode: Array  # of the world
 
 
-@eqx.filter_jit
-def _follow(mdp: BeliefMDP, key: Key, world: World, action: Action, next_state: State) -> World:
-    _, world_key = rollout.episode_key(key, world.time)
-    return told(mdp, next_state).step(world_key, world, action)[0]
+class Flight(NamedTuple):
+    """What a decision leaves behind."""
+
+    action: Action
+    situation: Situation
+    time: Array
 
 
-@eqx.filter_jit
-def _act(mdp: BeliefMDP, policy: Any, key: Key, world: World) -> Action:
-    policy_key, _ = rollout.episode_key(key, world.time)
-    return mdp.clip(policy(policy_key, world.situation))
+def begin(mdp: BeliefMDP, policy: Policy, key: Array, state: State) -> tuple[Coins, Flight]:
+    world = rollout.start(told(mdp, state), jax.random.wrap_key_data(key))
+    return Coins(key, jax.random.key_data(world.episode)), decided(mdp, policy, key, world)
 
 
-def arrays(numbers: Any) -> Any:
-    """A state may come with Python's or numpy's numbers."""
-    return jax.tree.map(jnp.asarray, numbers)
+def follow(mdp: BeliefMDP, policy: Policy, coins: Coins, flight: Flight, action: Action, next_state: State) -> Flight:
+    """What was done and where it led: belief, advice and the next action follow."""
+    key, episode = map(jax.random.wrap_key_data, coins)
+    world = World((), flight.situation, flight.time, jnp.bool_(False), jnp.float32(0), episode)
+    _, world_key = rollout.episode_key(key, flight.time)
+    return decided(mdp, policy, coins.key, told(mdp, next_state).step(world_key, world, action)[0])
+
+
+def decided(mdp: BeliefMDP, policy: Policy, key: Array, world: World) -> Flight:
+    policy_key, _ = rollout.episode_key(jax.random.wrap_key_data(key), world.time)
+    return Flight(mdp.clip(policy(policy_key, world.situation)), world.situation, world.time)
 
 
 class Pilot:
@@ -82,35 +94,37 @@ class Pilot:
     """
 
     def __init__(self, mdp: BeliefMDP, policy: Policy):
+        """Compiles at the first flight: keep it. One call of a program per decision, as little as possible in it."""
         self.mdp = mdp
         self.policy = policy
-        self._coins = self._key = jax.random.key(0)
-        self._world: World | None = None
+        self._begin = devices.quick(partial(begin, mdp, policy))
+        self._follow = devices.quick(partial(follow, mdp, policy))
+        self._keys = jax.random.key(0)
+        self._flight: Flight | None = None
 
     def reset(self, state: State, key: Key | None = None) -> None:
         """A new episode: the belief is the prior again, the coins of advisor and policy are fresh."""
         if key is None:
-            self._coins, key = jax.random.split(self._coins)
-        self._key = key
-        self._world = _begin(self.mdp, key, arrays(state))
+            self._keys, key = jax.random.split(self._keys)
+        self._coins, self._flight = self._begin(jax.random.key_data(key), state)
 
     def act(self) -> np.ndarray:
         """Asked twice without a new observation, the answer is the same."""
-        return np.asarray(_act(self.mdp, self.policy, self._key, self._flying()))
+        return np.asarray(self._flying().action)
 
     def observe(self, action: Action | np.ndarray, next_state: State) -> None:
         """What was really done, and where it led."""
-        self._world = _follow(self.mdp, self._key, self._flying(), arrays(action), arrays(next_state))
+        self._flight = self._follow(self._coins, self._flying(), action, next_state)
 
     @property
     def situation(self) -> Situation:
         """State, belief and advice as the policy sees them now."""
         return self._flying().situation
 
-    def _flying(self) -> World:
-        if self._world is None:
+    def _flying(self) -> Flight:
+        if self._flight is None:
             raise Mistake("The pilot knows no state yet: call reset(state) first.")
-        return self._world
+        return self._flight
 
 
 def play(env: Any, pilot: Pilot, interpret: Interpret, seed: int | None = None, options: Any = None) -> float:

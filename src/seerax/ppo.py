@@ -145,12 +145,12 @@ class PPO:
     def held_out(self) -> Any:
         """(brains, keys) -> mean return of each brain on the same held-out episodes, without noise or bonus."""
 
-        def one(brain: Brain, keys: Key) -> Array:
-            return rollout.tally(self.mdp, self.policy(brain), keys).score
+        def scores(brains: Brain, keys: Key) -> Array:
+            return devices.side_by_side(lambda brain: rollout.tally(self.mdp, self.policy(brain), keys).score, brains)
 
         return jax.jit(
             jax.shard_map(
-                jax.vmap(one, (0, None)),
+                scores,
                 mesh=devices.mesh(self.config.evaluation_episodes),
                 in_specs=(P(), P(devices.WORLDS)),
                 out_specs=P(None, devices.WORLDS),
@@ -184,9 +184,11 @@ class PPO:
 
     def place(self, learner: Learner) -> Learner:
         """Stacked learners where `iterate_many` wants them: the worlds spread, all else on every device."""
-        spec = Learner(P(), P(), P(None, devices.WORLDS), P(), P())  # type: ignore[arg-type]
-        shardings = jax.tree.map(lambda s: NamedSharding(self.mesh, s), spec, is_leaf=lambda s: isinstance(s, P))
-        return Learner(*[team.spread(part, to) for part, to in zip(learner, shardings, strict=True)])
+        return Learner(*[team.spread(part, to) for part, to in zip(learner, self._places(), strict=True)])
+
+    def _places(self) -> list[NamedSharding]:
+        """Of each part of stacked learners."""
+        return [NamedSharding(self.mesh, spec) for spec in (P(), P(), P(None, devices.WORLDS), P(), P())]
 
     def copied(self, tree: Any) -> Any:
         """The same on every device."""
@@ -198,9 +200,21 @@ class PPO:
         return team.spread(keys, NamedSharding(devices.mesh(keys.shape[0]), P(devices.WORLDS)))
 
     def _begin(self, keys: Key, exam: Key) -> Progress:
-        learner = self.place(jax.jit(jax.vmap(self.init))(keys))
-        held_out = np.asarray(team.gathered(self.held_out(learner.brain, exam))).mean(-1)
+        """The iteration is compiled while the rest is at work: compiling takes one core, and most of the time."""
+        init = jax.jit(jax.vmap(self.init))
+        with devices.meanwhile(lambda: self._compile_iteration(init.eval_shape(keys))):
+            learner = self.place(init(keys))
+            held_out = np.asarray(team.gathered(self.held_out(learner.brain, exam))).mean(-1)
         return Progress(learner, 0, {}, held_out, learner.brain, held_out)
+
+    def _compile_iteration(self, learner: Learner) -> None:
+        """For learners of these shapes; called with one, `iterate_many` finds the program."""
+
+        def placed(part: Any, sharding: NamedSharding) -> Any:
+            return jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=sharding), part)
+
+        shapes = [placed(part, where) for part, where in zip(learner, self._places(), strict=True)]
+        self.iterate_many.lower(Learner(*shapes)).compile()
 
 
 def staggered(key: Key, mdp: BeliefMDP, count: int) -> World:

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from jax.sharding import PartitionSpec as P
-from scipy.stats import t as student
+from scipy.special import stdtrit
 
 from seerax import devices
 from seerax.advice import Clairvoyant
@@ -131,7 +131,7 @@ class Evaluation:
     def interval(self) -> tuple[float, float]:
         """95 %, by Student's t."""
         units = self.returns.size if self.seeds == 1 else self.seeds
-        margin = float(student.ppf(0.975, max(units - 1, 1))) * self.stderr
+        margin = float(stdtrit(max(units - 1, 1), 0.975)) * self.stderr
         return self.mean - margin, self.mean + margin
 
     def summary(self) -> dict[str, Any]:

@@ -167,9 +167,10 @@ def stop(say: Say) -> Iterator[Stop]:
 
 
 def spread(tree: Any, sharding: Sharding) -> Any:
-    """What every process has whole, on the devices: each process keeps its share."""
-    if jax.process_count() == 1:
-        return jax.device_put(tree, sharding)
+    """What every process has whole, on the devices: each process keeps its share.
+
+    By way of the host, also for a lone process: between devices JAX would compile a program for every shape.
+    """
 
     def share(leaf: Any) -> jax.Array:
         if is_key(leaf):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -12,10 +13,11 @@ import numpy as np
 from jax import Array
 from jax.sharding import PartitionSpec as P
 
-from seerax import advice, devices, ppo
-from seerax.core import BeliefMDP, Expert, Key, Moment, Situation, World
+from seerax import advice, devices, ppo, rollout
+from seerax.core import BeliefMDP, Expert, Key, World
 from seerax.filters import Categorical
 from seerax.networks import log_prob
+from seerax.pilot import Pilot
 from seerax.ppo import PPO, Learner, Played
 from seerax.problems.maze import Maze, MazeState
 from seerax.problems.pointmass import SPHERE
@@ -115,28 +117,23 @@ def acted(trainer: PPO, key: Key, learner: Learner, played: Played) -> Played:
     return played._replace(raw=raw, log_prob=probability, value=value)
 
 
-def decision(trainer: PPO) -> Callable[[], Any]:
-    """One robot's step, compiled ahead of time with its policy: a new state comes from outside, belief and advice
-    follow, the residual corrects."""
-    mdp, policy = trainer.mdp, trainer.policy(trainer.init(jax.random.key(0)).brain)
-    before, after = jax.device_get(episode_steps(mdp))
+def decision(trainer: PPO) -> tuple[Pilot, Callable[[], np.ndarray]]:
+    """(who decides, one call of it): a new state comes from outside, belief, advice and residual follow."""
+    pilot = Pilot(trainer.mdp, trainer.policy(jax.jit(trainer.init)(jax.random.key(0)).brain))
+    states = itertools.cycle(recorded_states(trainer.mdp))
+    pilot.reset(next(states))
 
-    def decide(key: Key, belief: Any, before: Any, action: Array, after: Any) -> tuple[Key, Any, Array]:
-        key, asked, acted = jax.random.split(key, 3)
-        belief = mdp.filter.update(belief, before, action, after)
-        advised = mdp.clip(mdp.advisor(Moment(asked, asked, jnp.int32(1)), after, belief))
-        return key, belief, mdp.clip(policy(acted, Situation(after, belief, advised)))
+    def call() -> np.ndarray:
+        pilot.observe(pilot.act(), next(states))
+        return pilot.act()
 
-    given = (jax.random.key(0), mdp.filter.init(), before, np.zeros(mdp.action_size, np.float32), after)
-    program = jax.jit(decide).lower(*given).compile()
-    return lambda: program(*given)
+    return pilot, call
 
 
-def episode_steps(mdp: BeliefMDP) -> tuple[Any, Any]:
-    """Two states of an episode, one after the other."""
-    world = mdp.reset(jax.random.key(0))
-    following, _ = mdp.step(jax.random.key(1), world, world.situation.advice)
-    return world.situation.state, following.situation.state
+def recorded_states(mdp: BeliefMDP) -> list[Any]:
+    """Of one episode that follows the advice, in the host's memory."""
+    states = rollout.record(jax.random.key(0), mdp, advice.ensemble).situation.state
+    return [jax.tree.map(lambda leaf, i=i: leaf[i], states) for i in range(jax.tree.leaves(states)[0].shape[0])]
 
 
 def open_room(hypotheses: int) -> BeliefMDP:

@@ -18,18 +18,19 @@ MOVES = [(i, j) for i in range(-2, 3) for j in range(-2, 3) if max(abs(i), abs(j
 
 
 def distance_to_segments(points: np.ndarray, segments: np.ndarray) -> np.ndarray:
-    """Distances [n, m] of points [n, 2] to segments [m, 2 (ends), 2]."""
-    start, along = segments[:, 0], segments[:, 1] - segments[:, 0]
-    offset = points[:, None] - start
-    share = np.clip((offset * along).sum(-1) / (along**2).sum(-1), 0, 1)
-    return np.linalg.norm(offset - share[..., None] * along, axis=-1)
+    """Distances [n, m] of points [n, 2] to segments [m, 2 (ends), 2]. By components: many times as fast."""
+    (start_x, start_y), (end_x, end_y) = segments.transpose(1, 2, 0)
+    along_x, along_y = end_x - start_x, end_y - start_y
+    x, y = points[:, :1] - start_x, points[:, 1:] - start_y
+    share = np.clip((x * along_x + y * along_y) / (along_x**2 + along_y**2), 0, 1)
+    return np.sqrt((x - share * along_x) ** 2 + (y - share * along_y) ** 2)
 
 
 def clearance(a: np.ndarray, b: np.ndarray, segments: np.ndarray) -> np.ndarray:
     """Smallest distance of each straight way a-b, [n], to any of the segments: 0 where they cross."""
     ways = np.stack([a, b], axis=1)
-    ends = np.minimum(distance_to_segments(a, segments), distance_to_segments(b, segments)).min(-1)
-    tips = np.minimum(distance_to_segments(segments[:, 0], ways), distance_to_segments(segments[:, 1], ways)).min(0)
+    ends = distance_to_segments(ways.reshape(-1, 2), segments).min(-1).reshape(-1, 2).min(-1)
+    tips = distance_to_segments(segments.reshape(-1, 2), ways).min(0)
     return np.where(crosses(ways, segments).any(-1), 0.0, np.minimum(ends, tips))
 
 
@@ -85,14 +86,14 @@ class FlowPlanner:
         distance, before = dijkstra(self.graph, indices=source, return_predecessors=True)
         target = self.cells.copy()
         target[source] = goal
-        for level in tree_levels(before, source):
+        for level in tree_levels(before):
             parent = before[level]
             straight = clearance(self.cells[level], target[parent], self.walls) >= self.margin - 1e-9
             target[level] = np.where(straight[:, None], target[parent], self.cells[parent])
         reached = np.isfinite(distance)
         target[~reached] = self._rescued(reached, target)
         side = len(self.axis)
-        return Flow(jnp.asarray(target.reshape(side, side, 2), jnp.float32))
+        return Flow(jnp.asarray(target.reshape(side, side, 2).astype(np.float32)))
 
     def target(self, position: Array, flow: Flow) -> Array:
         """Where to head for from a position."""
@@ -132,15 +133,11 @@ class FlowPlanner:
         return coo_array((length[clear], (a[clear], b[clear])), shape=(count, count)).tocsr()
 
 
-def tree_levels(before: np.ndarray, root: int) -> list[np.ndarray]:
-    """The nodes of a predecessor tree, grouped by their number of hops from the root (the root left out)."""
-    hops = np.where(before >= 0, -1, -2)
-    hops[root] = 0
-    levels: list[np.ndarray] = []
-    while True:
-        waiting = np.flatnonzero(hops == -1)
-        ready = waiting[hops[before[waiting]] == len(levels)]
-        if ready.size == 0:
-            return levels
-        hops[ready] = len(levels) + 1
-        levels.append(ready)
+def tree_levels(before: np.ndarray) -> list[np.ndarray]:
+    """The nodes of a predecessor tree, grouped by their number of hops from the root (which is left out)."""
+    hops = (before >= 0).astype(int)
+    ancestor = np.where(before >= 0, before, np.arange(before.size))
+    while hops[ancestor].any():  # each node knows its ancestor 1, 2, 4, ... hops up
+        hops, ancestor = hops + hops[ancestor], ancestor[ancestor]
+    _, *levels = np.split(np.argsort(hops, kind="stable"), np.cumsum(np.bincount(hops))[:-1])
+    return levels
