@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from seerax import devices, experiments, faults, problems, rollout, runs, store, team
+from seerax import devices, experiments, faults, figures, problems, rollout, runs, store, team
 from seerax.advice import Clairvoyant, ensemble, sampled
 from seerax.agents import AGENTS
 from seerax.checkpoints import Schedule
