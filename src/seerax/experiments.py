@@ -103,7 +103,7 @@ LONG = Config(
     evaluations=12,
     evaluation_episodes=1024,
 )
-MAZE = replace(LONG, worlds=2048, minibatches=16, evaluation_episodes=4096)
+MAZE = replace(LONG, worlds=2048, minibatches=16, evaluation_episodes=2048)
 SETTINGS = {
     "crowdnav": Experiment("crowdnav", scale=0.5, ppo=replace(LONG, steps=6_000_000, discount=0.99)),
     "cartpole": Experiment("cartpole", scale=5.0, ppo=replace(LONG, steps=5_000_000, evaluations=20)),
