@@ -54,7 +54,7 @@ def test_goals_say_what_is_missed() -> None:
 def test_the_page_shows_ratios_first_and_what_was_skipped(tmp_path: Path) -> None:
     (tmp_path / "scaling.md").write_text("# Scaling\n<!-- scaling -->\nnothing\n<!-- end -->\n")
     results = some_results(300e3, 200e3)
-    one = {"steps_per_second": 1e5, "parameters": 10_000, "peak_memory": 1e9}
+    one = {"steps_per_second": 1e5, "parameters": 10_000, "worlds": 1024, "peak_memory": 1e9}
     results["devices"] = {"one": one, "all": {**one, "steps_per_second": 1.8e5}, "maze10": one}
     written = report.write(results, tmp_path)
     text = (tmp_path / "performance.md").read_text()

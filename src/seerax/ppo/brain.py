@@ -1,0 +1,58 @@
+"""What is learned, and what acts by it."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from seerax.agents import Agent
+from seerax.config import Config
+from seerax.core import Action, BeliefMDP, Key, Situation
+from seerax.networks import ActorCritic, Normaliser
+
+
+class Brain(NamedTuple):
+    """All that is learned."""
+
+    network: ActorCritic
+    inputs: Normaliser
+    values: Normaliser
+
+
+class LearnedPolicy(eqx.Module):
+    """A brain at work. Without noise it answers with the mean action."""
+
+    brain: Brain
+    mdp: BeliefMDP = eqx.field(static=True)
+    agent: Agent = eqx.field(static=True)
+    noisy: bool = eqx.field(static=True, default=False)
+
+    def __call__(self, key: Key, situation: Situation) -> Action:
+        network, inputs, _ = self.brain
+        raw = network.actor(inputs.normalise(self.agent.inputs(self.mdp, situation)))
+        if self.noisy:
+            raw = raw + jnp.exp(network.log_std) * jax.random.normal(key, raw.shape)
+        return self.agent.compose(situation, raw)
+
+
+def rescaled(brain: Brain, values: Normaliser) -> Brain:
+    """The same value function in new units (PopArt: van Hasselt et al., 2016)."""
+    old, critic = brain.values, brain.network.critic
+    weight = critic.weights[-1] * old.std / values.std
+    bias = (critic.biases[-1] * old.std + old.mean - values.mean) / values.std
+    critic = eqx.tree_at(lambda c: (c.weights[-1], c.biases[-1]), critic, (weight, bias))
+    return Brain(eqx.tree_at(lambda n: n.critic, brain.network, critic), brain.inputs, values)
+
+
+def quietened(config: Config, brain: Brain, iteration: Array) -> Brain:
+    """Exploration held under its ceiling, so that in the end what was trained is what is deployed: the mean."""
+    share = 1 + (config.exploration_end - 1) * iteration / config.iterations
+    ceiling = jnp.log(jnp.asarray(config.exploration) * jnp.maximum(share, 1e-3))
+    log_std = brain.network.log_std
+    if config.exploration_end < 1:
+        log_std = jnp.minimum(log_std, ceiling)
+    return brain._replace(network=eqx.tree_at(lambda n: n.log_std, brain.network, log_std))

@@ -1,0 +1,81 @@
+"""Judge: what was played, as advantages and in sums."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+from jax.flatten_util import ravel_pytree
+
+from seerax import devices
+from seerax.ppo.brain import Brain
+from seerax.ppo.playing import Played
+
+
+def advantages(played: Played, last_value: Array, discount: float, trace: float) -> Array:
+    """Generalised advantage estimates, backwards once.
+
+    After a step that ended its episode the next recorded value is that of the last situation, because the fresh
+    start comes a step later: it is used after a time-out and not after a true end.
+    """
+
+    def body(carry: tuple[Array, Array], step: tuple[Array, ...]) -> tuple[tuple[Array, Array], Array]:
+        following, next_value = carry
+        reward, value, done, over = step
+        surprise = reward + discount * (1 - done) * next_value - value
+        advantage = surprise + discount * trace * (1 - over) * following
+        return (advantage, value), advantage
+
+    steps = (played.reward, played.value, played.done.astype(jnp.float32), played.over.astype(jnp.float32))
+    _, advantage = jax.lax.scan(body, (jnp.zeros_like(last_value), last_value), steps, reverse=True)
+    return advantage
+
+
+class Moments(NamedTuple):
+    mean: Array
+    variance: Array
+
+
+class Summary(NamedTuple):
+    """What an iteration's play amounts to, over all devices and live steps."""
+
+    target: Moments
+    advantage: Moments
+    inputs: Moments
+    steps: Array
+    ended: Array  # episodes
+    score: Array  # their mean return, exploration included
+    unsound: Array  # steps that led to a state, belief or advice that is not finite
+
+
+def summed_up(brain: Brain, played: Played, advantage: Array, target: Array) -> Summary:
+    """All statistics in one message between the devices: several in no fixed order could wait for each other."""
+    live = played.live.astype(jnp.float32)
+    measured = (target, advantage, played.inputs)
+    centres = (brain.values.mean, jnp.zeros(()), brain.inputs.mean)  # near the means: exact enough in 32 bits
+
+    def sums(x: Array, centre: Array) -> Moments:
+        weight, away = live.reshape(*live.shape, *[1] * (x.ndim - 2)), x - centre
+        return Moments((weight * away).sum((0, 1)), (weight * away**2).sum((0, 1)))
+
+    unsound = (~played.noted).sum().astype(jnp.float32)
+    counts = (live.sum(), played.over.sum().astype(jnp.float32), (played.over * played.score).sum(), unsound)
+    local = ([sums(x, centre) for x, centre in zip(measured, centres, strict=True)], counts)
+    each, (steps, ended, score, unsound) = jax.tree.map(
+        lambda x: x * jax.lax.psum(1, devices.WORLDS), everywhere(local)
+    )
+
+    def moments(total: Moments, centre: Array) -> Moments:
+        first, second = total.mean / steps, total.variance / steps
+        return Moments(centre + first, jnp.maximum(second - first**2, 0.0))
+
+    target_, advantage_, inputs_ = (moments(total, centre) for total, centre in zip(each, centres, strict=True))
+    return Summary(target_, advantage_, inputs_, steps, ended, score / jnp.maximum(ended, 1), unsound)
+
+
+def everywhere(x: Any) -> Any:
+    """The mean over all devices, as one message."""
+    vector, unravel = ravel_pytree(x)
+    return unravel(jax.lax.pmean(vector, devices.WORLDS))
