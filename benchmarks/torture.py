@@ -374,11 +374,13 @@ def soak(minutes: float = 30.0) -> dict[str, Any]:
 def soaked(measured: np.ndarray, compiled: list[float], minutes: float) -> dict[str, Any]:
     warm = 60 * minutes / 6
     seconds, memory = measured[measured[:, 0] > warm].T
+    minute = (seconds / 60).astype(int)
+    each = [float(np.median(memory[minute == m]).round(1)) for m in np.unique(minute)]
     slope = float(np.polyfit(seconds / 60, memory, 1)[0])
     late = sum(moment > warm for moment in compiled)
-    must(slope < 1.0, f"memory grows by {slope:.2f} MB per minute")
+    must(abs(slope) < 1.0, f"memory changes by {slope:.2f} MB per minute: {each}")
     must(late == 0, f"{late} compilations after warm-up")
-    told = {"minutes": minutes, "iterations": len(measured), "memory_mb": [float(memory[0]), float(memory[-1])]}
+    told = {"minutes": minutes, "iterations": len(measured), "memory_mb_by_minute": each}
     return {**told, "slope_mb_per_minute": round(slope, 4), "compilations_after_warm_up": late}
 
 

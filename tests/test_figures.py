@@ -55,7 +55,8 @@ def sensing_rings(ax: Axes) -> list[float]:
 
 
 def maze_moment(sensed: bool = True, action: tuple = (0.6, -0.8, 0.1), advised: tuple = (0.0, 0.5, -0.1)) -> tuple:
-    state = maze.MazeState(np.array([0.2, -1.2]), np.zeros(2), np.float32(0.7 * sensed), np.bool_(sensed))
+    seen = (np.float32(0.7 * sensed), np.bool_(sensed))
+    state = maze.MazeState(np.array([0.2, -1.2]), np.zeros(2), *seen, home=np.bool_(False))
     belief = np.log([0.1, 0.2, 0.3, 0.4])
     return Situation(state, belief, np.array(advised)), np.array(action), maze.MAZE4_GOALS[2]
 

@@ -103,7 +103,7 @@ LONG = Config(
     evaluations=12,
     evaluation_episodes=1024,
 )
-MAZE = replace(LONG, worlds=2048, minibatches=16, evaluation_episodes=2048)
+MAZE = replace(LONG, worlds=2048, minibatches=16, discount=0.999, evaluation_episodes=2048)
 SETTINGS = {
     "crowdnav": Experiment("crowdnav", scale=0.5, ppo=replace(LONG, steps=6_000_000, discount=0.99)),
     "cartpole": Experiment("cartpole", scale=5.0, ppo=replace(LONG, steps=5_000_000, evaluations=20)),
@@ -112,14 +112,8 @@ SETTINGS = {
         scale=(1.0, 1.0, 1.0, 0.1),
         ppo=replace(LONG, steps=20_000_000, discount=0.999, trace=0.97, exploration=(0.3, 0.3, 0.3, 1.0)),
     ),
-    "maze4": Experiment("maze4", scale=(0.5, 0.5, 0.1), ppo=replace(MAZE, steps=20_000_000, discount=0.999)),
-    "maze10": Experiment(
-        "maze10",
-        scale=(0.5, 0.5, 0.3),
-        ppo=replace(
-            MAZE, steps=24_000_000, discount=0.9995, trace=0.97, exploration=(0.5, 0.5, 1.0), exploration_end=0.1
-        ),
-    ),
+    "maze4": Experiment("maze4", scale=(0.5, 0.5, 0.1), ppo=replace(MAZE, steps=20_000_000)),
+    "maze10": Experiment("maze10", scale=(0.5, 0.5, 0.1), ppo=replace(MAZE, steps=30_000_000)),
     "door4": Experiment("door4", scale=(0.5, 0.5, 0.1), ppo=replace(LONG, steps=8_000_000)),
     "tree": Experiment("tree", ppo=replace(QUICK, steps=1_000_000)),
     "tiger": Experiment("tiger", ppo=QUICK),

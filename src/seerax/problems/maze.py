@@ -62,6 +62,7 @@ class MazeState(NamedTuple):
     velocity: Array
     reading: Array  # sensed distance to the active goal, 0 if not sensed
     sensed: Array
+    home: Array  # at the active goal: the task is done
 
 
 # ---- problem -----------------------------------------------------------------------------------------------------
@@ -95,7 +96,7 @@ class Maze:
     def reset(self, key: Key, latent: Latent) -> MazeState:
         low, high = jnp.asarray(self.start_low), jnp.asarray(self.start_high)
         position = jax.random.uniform(key, (2,), minval=low, maxval=high)
-        return MazeState(position, jnp.zeros(2), jnp.float32(0), jnp.bool_(False))
+        return MazeState(position, jnp.zeros(2), jnp.float32(0), jnp.bool_(False), jnp.bool_(False))
 
     def step(self, key: Key, state: MazeState, action: Action, latent: Latent) -> Step:
         body, walls, half = self.body, self.walls, self.half
@@ -104,9 +105,10 @@ class Maze:
         true = jnp.linalg.norm(latent - position)
         reading = true + self.noise * true * jax.random.normal(key)
         right, wrong = self._arrived(position, latent)
-        reward = jnp.where(right & ~wrong, self.reward, 0.0) - wrong * self.wrong_cost - sensed * self.sensing_cost
-        done = (right & ~wrong) | (wrong & self.wrong_ends)
-        return Step(MazeState(position, velocity, jnp.where(sensed, reading, 0.0), sensed), reward, done)
+        home = right & ~wrong
+        reward = jnp.where(home, self.reward, 0.0) - wrong * self.wrong_cost - sensed * self.sensing_cost
+        done = home | (wrong & self.wrong_ends)
+        return Step(MazeState(position, velocity, jnp.where(sensed, reading, 0.0), sensed, home), reward, done)
 
     def features(self, state: MazeState) -> Array:
         """Position, velocity, offsets to all goals, and the reading (0 without sensing)."""
@@ -125,11 +127,14 @@ class Maze:
         return right & ~wrong
 
     def log_likelihood(self, state: State, action: Action, next_state: MazeState, latent: Latent) -> Array:
-        """Of the reading if the goal were here: each hypothesis has its own distance and so its own std."""
+        """Of the reading if the goal were here, each hypothesis with its own distance and so its own std; and of being
+        home or not: who stands at the goal and is not has seen that it is another one.
+        """
         distance = jnp.linalg.norm(latent - next_state.position)
         std = self.noise * distance
         log_pdf = -0.5 * ((next_state.reading - distance) / std) ** 2 - jnp.log(std)
-        return jnp.where(next_state.sensed, log_pdf, 0.0)
+        told = jnp.where((distance < self.right_radius) == next_state.home, 0.0, -jnp.inf)
+        return jnp.where(next_state.sensed, log_pdf, 0.0) + told
 
     def _arrived(self, position: Array, latent: Latent) -> tuple[Array, Array]:
         """(at the active goal, at a wrong one)"""
