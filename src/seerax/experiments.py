@@ -105,7 +105,7 @@ LONG = Config(
 )
 MAZE = replace(LONG, worlds=2048, minibatches=16, discount=0.999, evaluation_episodes=2048)
 SETTINGS = {
-    "crowdnav": Experiment("crowdnav", scale=0.5, ppo=replace(LONG, steps=6_000_000, discount=0.99)),
+    "crowdnav": Experiment("crowdnav", ppo=replace(LONG, steps=6_000_000, discount=0.999, evaluation_episodes=2048)),
     "cartpole": Experiment("cartpole", scale=5.0, ppo=replace(LONG, steps=5_000_000, evaluations=20)),
     "armshelf": Experiment(
         "armshelf",
