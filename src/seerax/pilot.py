@@ -94,7 +94,7 @@ class Pilot:
     """
 
     def __init__(self, mdp: BeliefMDP, policy: Policy):
-        """Compiles at the first flight: keep it. One call of a program per decision, as little as possible in it."""
+        """Compiles at the first `reset`: keep it. One call of a program per decision, as little as possible in it."""
         self.mdp = mdp
         self.policy = policy
         self._begin = devices.quick(partial(begin, mdp, policy))
@@ -106,7 +106,10 @@ class Pilot:
         """A new episode: the belief is the prior again, the coins of advisor and policy are fresh."""
         if key is None:
             self._keys, key = jax.random.split(self._keys)
+        first = self._flight is None
         self._coins, self._flight = self._begin(jax.random.key_data(key), state)
+        if first:
+            self._follow(self._coins, self._flight, self.act(), state)  # compiled now and not in flight
 
     def act(self) -> np.ndarray:
         """Asked twice without a new observation, the answer is the same."""

@@ -90,7 +90,7 @@ def grow_worlds(count: str) -> dict[str, Any]:
 
 
 def grow_seeds(count: str) -> dict[str, Any]:
-    """One iteration of all seeds, with a quarter of the usual worlds so that sixteen fit."""
+    """One iteration of all seeds, with 256 worlds so that sixteen fit."""
     ours = experiments.settings("maze4")
     trainer = replace(ours, ppo=replace(ours.ppo, worlds=256)).trainer()
     learner = programs.beginner(trainer, int(count))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -88,8 +89,9 @@ def sections(results: dict[str, Any]) -> Iterator[str]:
     if "training" in results and "simulation" in results:
         yield "## Rates"
         yield (
-            "*Simulation* is problem, filter and advice. *Training* is BRPO with our settings for the problem, all\n"
-            "included. *Network only* is the same acting, judging and improving on recorded data, without a world.\n"
+            "*Simulation* is problem, filter and advice. *Training* is whole iterations of BRPO with our settings for\n"
+            "the problem; held-out evaluations, checkpoints and logs come on top. *Network only* is the same acting,\n"
+            "judging and improving on recorded data, without a world.\n"
             "The authors' code: steps per CPU second of environment, filter and ensemble, the best of several runs."
         )
         yield rates(results)
@@ -97,15 +99,21 @@ def sections(results: dict[str, Any]) -> Iterator[str]:
         yield "## Others"
         yield (
             "Each in an environment of its own (`benchmarks/peers`), same cores, same run. Pendulum has no\n"
-            "belief and no experts: a step of it is cheaper than any of ours."
+            "belief and no experts: a step of it is cheaper than any of ours. " + minibatches()
         )
         yield pages.table(("who", "steps/s", "settings"), [peer_row(*item) for item in results["peers"].items()])
+    if "decisions" in results:
+        yield "## One decision"
+        yield "Filter, experts and residual for one robot (`Pilot.observe` and `act`), microseconds."
+        rows = [(name, f"{taken['p50']:.0f}", f"{taken['p99']:.0f}") for name, taken in results["decisions"].items()]
+        yield pages.table(("problem", "median", "99 %"), rows)
     if "growth" in results:
         yield "## Growth"
         yield (
             "Hypotheses: a step of one world in an open room with so many goals and experts (256 worlds).\n"
             "Worlds: one step of all of them, Maze4. Seeds: an iteration of all of them, Maze4 with 256 worlds each.\n"
-            "Memory: what the compiled program holds at most. The exponent is of the power law through all points."
+            "Memory: what the compiled program holds at most. The exponent is of the power law through all points; in\n"
+            "brackets that of the last two, where what is paid once no longer shows."
         )
         yield growth(results["growth"])
 
@@ -131,9 +139,22 @@ def peer_row(name: str, result: dict[str, Any]) -> tuple[str, str, str]:
 def growth(axes: dict[str, Any]) -> str:
     rows = []
     for axis, grown in axes.items():
+        exponent = f"{grown['exponent']:.2f} ({last_exponent(grown):.2f})"
         for size, seconds, memory in zip(grown["sizes"], grown["seconds"], grown["memory"], strict=True):
-            rows.append((axis, str(size), f"{1e6 * seconds:.3g}", f"{memory / 1e6:.3g}", f"{grown['exponent']:.2f}"))
+            rows.append((axis, str(size), f"{1e6 * seconds:.3g}", f"{memory / 1e6:.3g}", exponent))
     return pages.table(("of", "how many", "microseconds", "memory, MB", "exponent of time"), rows)
+
+
+def last_exponent(grown: dict[str, Any]) -> float:
+    (size, larger), (seconds, longer) = grown["sizes"][-2:], grown["seconds"][-2:]
+    return math.log(longer / seconds) / math.log(larger / size)
+
+
+def minibatches() -> str:
+    """Ours are not rejax's, and larger ones mean fewer updates."""
+    sizes = {name: (ppo := experiments.settings(name).ppo).batch // ppo.minibatches for name in SIX}
+    told = ", ".join(f"{name} {size}" for name, size in sizes.items())
+    return f"Steps in a minibatch: rejax\n4096; ours {told}."
 
 
 def thousands(rate: float) -> str:
