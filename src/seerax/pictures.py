@@ -66,7 +66,7 @@ def sensing(path: Path, command: cli.Figure) -> None:
 
 
 def keyframes(path: Path, command: cli.Figure) -> None:
-    key = jax.random.fold_in(runs.evaluation_key(0), command.episode)
+    key = runs.episode_key(0, command.episode)
     reels = []
     for title, mdp, policy in players(command, ("crowdnav", "maze4", "maze10", "door4")):
         if not hasattr(mdp.problem, "draw"):
