@@ -96,6 +96,12 @@ figure curv
 figure curve
 figure curve nowhere
 figure sensing tiger
+figure setup maze4
+figure setup --agent brpo
+figure tree --episode 1
+figure curve nowhere --agent brpo
+figure benchmark maze4
+figure sensing --results nowhere
 figure setup --out x.foo
 figure setup --out x
 figure setup --out .

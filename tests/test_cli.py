@@ -159,6 +159,14 @@ WRONG = {
     "a film of no episode": (["film", "tiger", "--episode", str(2**31)], "--episode must lie between"),
     "keyframes of no episode": (["figure", "keyframes", "maze4", "--episode", "-1"], "--episode must lie between"),
     "a bench that cannot be written": (["bench", "--only", "start", "--out", "/proc/a/b.json"], "Cannot write to"),
+    "a setup of one problem": (["figure", "setup", "maze4"], "figure setup does not take runs or problems"),
+    "a tree with an agent": (["figure", "tree", "--agent", "brpo"], "figure tree does not take --agent"),
+    "a curve of others' episodes": (
+        ["figure", "curve", "run", "--agent", "bpo", "--episode", "2"],
+        "figure curve does not take --agent or --episode",
+    ),
+    "results of a single problem": (["figure", "bonus", "maze4"], "figure bonus does not take runs or problems"),
+    "sensing in one episode": (["figure", "sensing", "--episode", "3"], "figure sensing does not take --episode"),
     "a curve of nothing": (["figure", "curve"], "at least one run folder"),
 }
 

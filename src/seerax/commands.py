@@ -279,9 +279,10 @@ def figure(command: cli.Figure) -> None:
     devices.prepare()
     if command.name not in pictures.FIGURES:
         raise unknown("figure", command.name, pictures.FIGURES)
+    pictures.refuse_unused(command)
     path = command.out or Path("figures") / f"{command.name}.png"
     figures.check(path, "picture")
-    pictures.FIGURES[command.name](path, command)
+    pictures.FIGURES[command.name].draw(path, command)
     out.print(f"{path}")
 
 

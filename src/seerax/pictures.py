@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import fields
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 
@@ -117,11 +118,31 @@ def tree(path: Path, command: cli.Figure) -> None:
     figures.tree_gap(path, rows)
 
 
-FIGURES: dict[str, Callable[[Path, Any], None]] = {
-    "curve": curve,
-    "setup": setup,
-    "tree": tree,
-    "sensing": sensing,
-    "keyframes": keyframes,
-    **{name: partial(of_the_paper, name) for name in ("benchmark", "bonus", "inputs", "composition")},
+# ---- all ---------------------------------------------------------------------------------------------------------
+
+
+class Kind(NamedTuple):
+    draw: Callable[[Path, Any], None]
+    takes: tuple[str, ...] = ()  # of the command's options, besides where the picture goes
+
+
+FIGURES = {
+    "curve": Kind(curve, ("targets",)),
+    "setup": Kind(setup),
+    "tree": Kind(tree),
+    "sensing": Kind(sensing, ("targets", "agent")),
+    "keyframes": Kind(keyframes, ("targets", "agent", "episode")),
+    **{
+        name: Kind(partial(of_the_paper, name), ("results",))
+        for name in ("benchmark", "bonus", "inputs", "composition")
+    },
 }
+
+
+def refuse_unused(command: cli.Figure) -> None:
+    """What is asked for but would change nothing."""
+    options = [field for field in fields(command) if field.name not in ("name", "out", *FIGURES[command.name].takes)]
+    given = [field.name for field in options if getattr(command, field.name) != field.default]
+    if given:
+        words = ["runs or problems" if name == "targets" else f"--{name}" for name in given]
+        raise Mistake(f"figure {command.name} does not take {' or '.join(words)}.")
