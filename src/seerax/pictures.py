@@ -16,6 +16,7 @@ from seerax.agents import AGENTS
 from seerax.commands import BASELINES, find_players
 from seerax.core import BeliefMDP, Policy
 from seerax.errors import Mistake, unknown
+from seerax.experiments import Experiment, told_apart
 
 if TYPE_CHECKING:
     from seerax import cli
@@ -31,14 +32,22 @@ SENSED_EPISODES = 100
 def curve(path: Path, command: cli.Figure) -> None:
     if not command.targets:
         raise Mistake("figure curve needs at least one run folder.")
-    folders = [runs.RunFolder(Path(target)) for target in command.targets]
-    labels = [runs.reopen(folder.path).experiment.agent for folder in folders]
+    opened = [runs.reopen(Path(target)) for target in command.targets]
+    folders = [run.folder for run in opened]
     known = [folder.read_means() for folder in folders if folder.evaluation.exists()]
     lines = {name: known[0][name] for name in ("ensemble", "clairvoyant") if known and name in known[0]}
-    curves: dict[str, Any] = {}
-    for label, folder in zip(labels, folders, strict=True):
-        curves.setdefault(label, []).extend(folder.curves())
-    figures.curve(path, curves, **lines)
+    figures.curve(path, grouped(opened), **lines)
+
+
+def grouped(opened: list[runs.Run]) -> dict[str, list[Any]]:
+    """The curves of all seeds by experiment: what was trained differently is never averaged."""
+    names = list(dict.fromkeys(run.experiment.problem for run in opened))
+    if len(names) > 1:
+        raise Mistake(f"figure curve shows runs on one problem, not on {' and '.join(names)}.")
+    curves: dict[Experiment, list[Any]] = {}
+    for run in opened:
+        curves.setdefault(run.experiment, []).extend(run.folder.curves())
+    return dict(zip(told_apart(list(curves)), curves.values(), strict=True))
 
 
 # ---- from the paper's results ------------------------------------------------------------------------------------
