@@ -85,11 +85,35 @@ film tigre
 film tiger --agent nobody
 film tiger --out film.doc --agent ensemble
 film tiger --seed -2
+film tiger --episode -1
+film tiger --episode 2147483648
+film tiger --out /proc/a/b.mp4
+film tiger --out /proc/b.gif
+film tiger --out b.png
+film tiger --out .
 figure
 figure curv
 figure curve
 figure curve nowhere
 figure sensing tiger
+figure setup maze4
+figure setup --agent brpo
+figure tree --episode 1
+figure curve nowhere --agent brpo
+figure benchmark maze4
+figure sensing --results nowhere
+figure setup --out x.foo
+figure setup --out x
+figure setup --out .
+figure setup --out /proc/a/b.png
+figure setup --out /proc/b.png
+figure setup --out /etc/hostname/b.png
+figure keyframes maze4 --episode -1
+figure keyframes maze4 --episode 2147483648
+bench --only decisons
+bench --only decisions --out .
+bench --only decisions --out /proc/a/b.json
+bench --only decisions --out b.json --docs /etc/hostname
 replay
 replay nothing.safetensors
 replay /dev/zero
@@ -196,7 +220,7 @@ def file_cases(run: Path, place: Path) -> dict[str, list[str]]:
         path = place / f"policy{number}.safetensors"
         path.write_bytes(content)
         cases[f"policy: {name}"] = ["evaluate", str(path), "--episodes", "4"]
-    return cases | link_cases(run, place)
+    return cases | link_cases(run, place) | output_cases(place)
 
 
 def link_cases(run: Path, place: Path) -> dict[str, list[str]]:
@@ -218,6 +242,22 @@ def link_cases(run: Path, place: Path) -> dict[str, list[str]]:
         "an empty folder": ["evaluate", str(empty)],
         "a run that exists": ["train", "tiger", "--out", str(run), *TINY],
     }
+
+
+def output_cases(place: Path) -> dict[str, list[str]]:
+    """Where results were to go there is something else."""
+    (place / "folder.png").mkdir()
+    (place / "folder.gif").mkdir()
+    cases = {
+        "a folder for a picture": ["figure", "setup", "--out", "folder.png"],
+        "a folder for a film": ["film", "tiger", "--out", "folder.gif"],
+    }
+    odd = {"empty": b"", "not JSON": b"{", "a list": b"[]", "a number": b"1", "not text": b"\xff\xfe\x00"}
+    for number, (name, content) in enumerate(odd.items()):
+        (place / f"bench{number}.json").write_bytes(content)
+        line = f"bench --only decisions --docs . --out bench{number}.json"
+        cases[f"results of a bench: {name}"] = line.split()
+    return cases
 
 
 # ---- all ---------------------------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 
 from seerax import experiments, pages
 from seerax.bench import programs, report, sections
@@ -62,6 +63,19 @@ def test_the_page_shows_ratios_first_and_what_was_skipped(tmp_path: Path) -> Non
     assert "skipped: no torch" in text and "**missed**" in text
     assert "| 1000 |" in (tmp_path / "scaling.md").read_text()
     assert all(path.stat().st_size > 100 for path in written)
+
+
+def test_a_failed_picture_leaves_the_page_with_the_old_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "performance.png").write_text("old")
+
+    def fail(self: Figure, path: Path, **options: Any) -> None:
+        Path(path).write_text("half")
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(Figure, "savefig", fail)
+    with pytest.raises(ZeroDivisionError):
+        report.picture(some_results(300e3, 200e3), tmp_path / "performance.png")
+    assert [path.read_text() for path in tmp_path.iterdir()] == ["old"]
 
 
 def test_a_page_without_marks_is_left_alone(tmp_path: Path) -> None:

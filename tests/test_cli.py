@@ -149,6 +149,24 @@ WRONG = {
     "no such object": (["check", "seerax.core:Sep"], "Did you mean"),
     "not a problem": (["check", "seerax.core:Step"], ""),
     "no colon": (["train", "os.path"], "no problem 'os.path'"),
+    "unknown kind of picture": (["figure", "setup", "--out", "x.foo"], "A picture ends in .png"),
+    "a picture that cannot be written": (
+        ["figure", "setup", "--out", "/proc/a/b.png"],
+        "Cannot write to /proc/a/b.png",
+    ),
+    "a film that cannot be written": (["film", "tiger", "--out", "/proc/a/b.gif"], "Cannot write to /proc/a/b.gif"),
+    "a film before the first episode": (["film", "tiger", "--episode", "-1"], "--episode must lie between"),
+    "a film of no episode": (["film", "tiger", "--episode", str(2**31)], "--episode must lie between"),
+    "keyframes of no episode": (["figure", "keyframes", "maze4", "--episode", "-1"], "--episode must lie between"),
+    "a bench that cannot be written": (["bench", "--only", "start", "--out", "/proc/a/b.json"], "Cannot write to"),
+    "a setup of one problem": (["figure", "setup", "maze4"], "figure setup does not take runs or problems"),
+    "a tree with an agent": (["figure", "tree", "--agent", "brpo"], "figure tree does not take --agent"),
+    "a curve of others' episodes": (
+        ["figure", "curve", "run", "--agent", "bpo", "--episode", "2"],
+        "figure curve does not take --agent or --episode",
+    ),
+    "results of a single problem": (["figure", "bonus", "maze4"], "figure bonus does not take runs or problems"),
+    "sensing in one episode": (["figure", "sensing", "--episode", "3"], "figure sensing does not take --episode"),
     "a curve of nothing": (["figure", "curve"], "at least one run folder"),
 }
 
@@ -161,6 +179,23 @@ def test_a_mistake_is_one_sentence_and_exit_code_2(seerax, name, tmp_path):
     assert err.startswith("seerax: ") and err.count("\n") == 1
     assert sentence in err
     assert not list(tmp_path.glob("runs/*"))
+
+
+@pytest.mark.parametrize("arguments", [["figure", "setup"], ["film", "tiger"], ["bench", "--only", "start"]])
+def test_a_folder_is_not_written_over(seerax, tmp_path, arguments):
+    (tmp_path / "folder.gif").mkdir()
+    (tmp_path / "folder.png").mkdir()
+    place = "folder.gif" if arguments[0] == "film" else "folder.png"
+    code, out, err = seerax(*arguments, "--out", place)
+    assert (code, out, err) == (2, "", f"seerax: {place} is a folder, not a file to write.\n")
+
+
+@pytest.mark.parametrize(("content", "sentence"), [("{", "not valid JSON"), ("[1]", "should hold a JSON object")])
+def test_a_bench_adds_to_results_only(seerax, tmp_path, content, sentence):
+    (tmp_path / "bad.json").write_text(content)
+    code, out, err = seerax("bench", "--only", "decisions", "--out", "bad.json")
+    assert code == 2 and out == "" and err.count("\n") == 1 and sentence in err
+    assert (tmp_path / "bad.json").read_text() == content
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import itertools
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,9 +19,10 @@ from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure
 from PIL import Image
 
-from seerax import advice, figures, rollout
+from seerax import advice, cli, figures, logs, pictures, rollout, runs, store
 from seerax.core import BeliefMDP, Situation
 from seerax.errors import Mistake
+from seerax.experiments import Experiment, settings, told_apart
 from seerax.figures import heights, maps, paper, reels
 from seerax.planning.flow import distance_to_segments
 from seerax.problems import crowd, doors, maze, pointmass, sketch, tiger, tree
@@ -247,6 +249,15 @@ def test_the_curve_shows_means_and_intervals_over_seeds() -> None:
     assert ax.xaxis.get_major_formatter()(1_500_000) == "1.5"
 
 
+def test_a_long_label_leaves_the_curves_their_room() -> None:
+    figure = Figure(figsize=(7.6, 4.0), layout="constrained")
+    label = "brpo, bonus 0.5, bonus_form entropy, ppo.exploration 2.0 2.0 1.0"
+    figures.draw_curves(ax := figure.add_subplot(), {label: [(STEPS, SEEDS[0])]})
+    figure.draw_without_rendering()
+    assert ax.get_position().width > 0.5
+    assert ax.get_legend().get_texts()[0].get_text().replace("\n", " ") == label
+
+
 def test_one_seed_has_no_interval() -> None:
     ax = blank()
     figures.draw_curves(ax, {"bpo": [(STEPS, SEEDS[0])]})
@@ -272,6 +283,55 @@ def test_the_gap_shows_exact_lines_and_simulated_points() -> None:
     assert points.get_ydata() == pytest.approx([18.0])
     [bars] = [segment for collection in ax.collections[1:] for segment in collection.get_segments()]
     np.testing.assert_allclose(bars[:, 1], [18.0 - 3.92, 18.0 + 3.92])
+
+
+def kept_run(folder: Path, experiment: Experiment, seed: int, returns: float) -> str:
+    """As much of a run's folder as a curve is drawn from."""
+    run = runs.Run(experiment, seed, 1, runs.RunFolder(folder))
+    folder.mkdir()
+    store.write_json(run.folder.config, run.config())
+    rows = [{"steps": steps, "seed": seed, "seconds": 1.0, "held_out": returns} for steps in (0, 1000)]
+    run.folder.metrics.write_text("".join(logs.as_line(row) for row in rows))
+    return str(folder)
+
+
+OURS = settings("maze4")
+BOLDER = replace(OURS, ppo=replace(OURS.ppo, exploration=(2.0, 2.0, 1.0)))
+
+
+def curves_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *experiments: Experiment) -> dict[str, list[float]]:
+    """What `seerax figure curve` shows of runs with returns 0, 1, 2, ...: labels, and the first return of each seed."""
+    folders = [kept_run(tmp_path / str(i), each, i, float(i)) for i, each in enumerate(experiments)]
+    shown: dict[str, Any] = {}
+    monkeypatch.setattr(figures, "curve", lambda path, curves, **lines: shown.update(curves), raising=False)
+    pictures.curve(tmp_path / "curve.png", cli.Figure("curve", tuple(folders)))
+    return {label: [returns[0] for _, returns in seeds] for label, seeds in shown.items()}
+
+
+def test_runs_that_differ_only_in_their_seed_are_one_curve(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    other = settings("maze4", "bpo")
+    assert curves_of(tmp_path, monkeypatch, OURS, other, OURS) == {"brpo": [0.0, 2.0], "bpo": [1.0]}
+
+
+def test_runs_with_other_settings_are_curves_of_their_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shown = curves_of(tmp_path, monkeypatch, OURS, BOLDER, settings("maze4", "bpo"), BOLDER)
+    assert shown == {
+        "brpo, ppo.exploration 1.0": [0.0],
+        "brpo, ppo.exploration 2.0 2.0 1.0": [1.0, 3.0],
+        "bpo": [2.0],
+    }
+
+
+def test_runs_on_different_problems_are_not_one_picture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(Mistake, match="runs on one problem, not on maze4 and tiger"):
+        curves_of(tmp_path, monkeypatch, OURS, settings("tiger"))
+
+
+def test_labels_name_every_setting_that_differs() -> None:
+    others = [BOLDER, replace(OURS, bonus=0.5)]
+    told = told_apart([OURS, *others])
+    assert told[0] == "brpo, bonus 0.0, ppo.exploration 1.0"
+    assert told[1:] == ["brpo, bonus 0.0, ppo.exploration 2.0 2.0 1.0", "brpo, bonus 0.5, ppo.exploration 1.0"]
 
 
 # ---- sheets and maps ---------------------------------------------------------------------------------------------

@@ -398,6 +398,11 @@ def test_steps_to_the_final_return_are_counted_seed_by_seed():
     assert rules.steps_to({"curves": curves}) == 15
 
 
+def test_steps_to_a_negative_final_return_are_counted_too():
+    curve = {"steps": [0, 10, 20, 30], "held_out": [-200.0, -106.0, -104.0, -100.0]}
+    assert rules.steps_to({"curves": [curve]}) == 20
+
+
 def test_the_tables_say_how_far_brpo_has_gone_and_what_it_cost():
     world = as_the_paper_has_it()
     assert "| **150.0 [149.0, 151.0]** | 200.0 | 50 % | unknown |" in report.headline(world)

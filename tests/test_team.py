@@ -10,7 +10,7 @@ import sys
 import time
 from dataclasses import replace
 from pathlib import Path
-from signal import SIGKILL, SIGTERM
+from signal import SIGINT, SIGKILL, SIGTERM, getsignal, raise_signal, signal
 
 import jax
 import numpy as np
@@ -19,6 +19,7 @@ import pytest
 from seerax import cli, experiments, runs, team
 from seerax.config import Config
 from seerax.errors import Mistake
+from seerax.stopping import Stopped
 
 BATCH, LAST = 16 * 8, 24 * 16 * 8
 CONFIG = Config(
@@ -145,6 +146,34 @@ def test_a_process_alone_is_its_own_first_and_changes_nothing():
         done = []
         team.first_alone(lambda: done.append(1))
     assert done == [1]
+
+
+@pytest.fixture
+def joined(monkeypatch):
+    """As if in a team that agrees to stop after any iteration; the numbers of the SIGTERMs that JAX would hear."""
+    before = {number: getsignal(number) for number in (SIGINT, SIGTERM)}
+    heard: list[int] = []
+    signal(SIGTERM, lambda number, frame: heard.append(number))
+    monkeypatch.setattr(team.jax.distributed, "initialize", lambda *where, **how: None)
+    monkeypatch.setattr(team.multihost_utils, "reached_preemption_sync_point", lambda iteration: True)
+    team.join(team.Meeting())
+    yield heard
+    for number, handler in before.items():
+        signal(number, handler)
+    team.interrupted.clear()
+
+
+@pytest.mark.parametrize(
+    ("sent", "heard", "code"), [(SIGINT, [SIGTERM], 130), (SIGTERM, [SIGTERM], 143), (None, [], 143)]
+)
+def test_a_stopped_process_says_whether_it_had_ctrl_c(joined, sent, heard, code):
+    if sent is not None:
+        raise_signal(sent)
+    stop = team.StopTogether()
+    assert stop.asked_after(1) and joined == heard
+    with pytest.raises(Stopped) as stopped:
+        stop.check()
+    assert stopped.value.exit_code == code
 
 
 def test_the_mistake_of_the_first_is_told():

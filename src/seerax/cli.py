@@ -181,8 +181,8 @@ class Figure:
     (where an agent senses), keyframes. curve: training curves of runs. setup: the problems. tree: Bayes-optimal against
     posterior sampling."""
     targets: Annotated[Positional[tuple[str, ...]], arg(metavar="[RUN|PROBLEM ...]")] = ()
-    """Run folders for `curve`; run folders or problems for `sensing` and `keyframes` (default: those problems of the
-    paper that a trained policy comes with)."""
+    """Run folders of one problem for `curve`; run folders or problems for `sensing` and `keyframes` (default: those
+    problems of the paper that a trained policy comes with)."""
     agent: Annotated[str | None, arg(metavar="NAME")] = None
     """For `sensing` and `keyframes`: who plays (default: ensemble on a problem you name, brpo if you name none)."""
     episode: int = 0

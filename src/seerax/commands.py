@@ -18,7 +18,7 @@ from seerax.advice import Clairvoyant, ensemble, sampled
 from seerax.agents import AGENTS
 from seerax.checkpoints import Schedule
 from seerax.core import BeliefMDP, Policy
-from seerax.errors import Mistake, unknown
+from seerax.errors import Mistake, unknown, writing
 from seerax.experiments import Experiment
 from seerax.ppo import Progress
 from seerax.problems.originals import ORIGINALS
@@ -253,16 +253,16 @@ def replay(command: cli.Replay) -> None:
 
 def film(command: cli.Film) -> None:
     devices.prepare()
+    key = runs.episode_key(command.seed, command.episode)
     problem, agent, players = find_players(command.target, command.agent, command.problem)
     mdp, policy = players[0]
-    key = jax.random.fold_in(runs.evaluation_key(command.seed), command.episode)
+    if not hasattr(mdp.problem, "draw"):
+        raise Mistake(f"{problem} has no draw method, so it cannot be filmed.")
+    path = command.out or _film_path(command.target, problem, agent)
+    figures.check(path, "film")
     panels = [(agent, rollout.record(key, mdp, policy))]
     if agent in AGENTS:
         panels.insert(0, ("ensemble", rollout.record(key, mdp, ensemble)))
-    path = command.out or _film_path(command.target, problem, agent)
-    if not hasattr(mdp.problem, "draw"):
-        raise Mistake(f"{problem} has no draw method, so it cannot be filmed.")
-    path.parent.mkdir(parents=True, exist_ok=True)
     figures.film(path, panels, mdp.problem.draw, getattr(mdp.problem, "senses", None))
     out.print(f"{path}")
 
@@ -279,9 +279,10 @@ def figure(command: cli.Figure) -> None:
     devices.prepare()
     if command.name not in pictures.FIGURES:
         raise unknown("figure", command.name, pictures.FIGURES)
+    pictures.refuse_unused(command)
     path = command.out or Path("figures") / f"{command.name}.png"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    pictures.FIGURES[command.name](path, command)
+    figures.check(path, "picture")
+    pictures.FIGURES[command.name].draw(path, command)
     out.print(f"{path}")
 
 
@@ -293,15 +294,17 @@ def bench(command: cli.Bench) -> None:
     from seerax.bench import report, sections
 
     asked = sections.chosen(command.only)
-    results = json.loads(command.out.read_text()) if command.only and command.out.exists() else {}
+    store.make_room(command.out)
+    results = store.read_json(command.out) if command.only and command.out.exists() else {}
+    store.make_room(command.docs / "performance.md")
     results |= {"machine": sections.machine(), "versions": runs.versions()}
-    command.out.parent.mkdir(parents=True, exist_ok=True)
-    command.docs.mkdir(parents=True, exist_ok=True)
     with steps_bar(err, sum(section.steps for section in asked.values())) as tell:
         for name, section in asked.items():
             results[name] = section.measure(tell)
-            store.write_json(command.out, results)
-    written = report.write(results, command.docs)
+            with writing(command.out):
+                store.write_json(command.out, results)
+    with writing(command.docs):
+        written = report.write(results, command.docs)
     table = Table("what", "measured", "wanted", "", box=None, pad_edge=False)
     for row in report.goals(results):
         table.add_row(*report.ratio_row(row))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import importlib
 import sys
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from types import UnionType
@@ -150,6 +151,36 @@ def fits(value: Any, hint: Any) -> bool:
     if hint is float:
         return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
     return isinstance(value, hint) and (hint is bool or not isinstance(value, bool))
+
+
+# ---- side by side ------------------------------------------------------------------------------------------------
+
+
+def flat(config: dict[str, Any]) -> dict[str, Any]:
+    """An experiment as plain data, its settings by the names that the command line has for them."""
+    inner = {f"ppo.{name}": value for name, value in config.get("ppo", {}).items()}
+    return {**{name: value for name, value in config.items() if name != "ppo"}, **inner}
+
+
+def varied(*configs: dict[str, Any]) -> dict[str, list[Any]]:
+    """The settings in which they differ, each with its value in every one of them; None where it has none."""
+    every = [flat(config) for config in configs]
+    values = {name: [each.get(name) for each in every] for config in every for name in config}
+    return {name: found for name, found in values.items() if any(value != found[0] for value in found)}
+
+
+def told_apart(several: Sequence[Experiment]) -> list[str]:
+    """Each by its agent, and by what differs between those of the same agent: "brpo, ppo.exploration 2.0"."""
+    labels = []
+    for each in several:
+        alike = [other for other in several if other.agent == each.agent]
+        mine = {name: found[alike.index(each)] for name, found in varied(*map(asdict, alike)).items()}
+        labels.append(", ".join([each.agent, *(f"{name} {in_words(value)}" for name, value in mine.items())]))
+    return labels
+
+
+def in_words(value: Any) -> str:
+    return " ".join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 
 # ---- problems ----------------------------------------------------------------------------------------------------

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import fields
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 
@@ -15,6 +16,7 @@ from seerax.agents import AGENTS
 from seerax.commands import BASELINES, find_players
 from seerax.core import BeliefMDP, Policy
 from seerax.errors import Mistake, unknown
+from seerax.experiments import Experiment, told_apart
 
 if TYPE_CHECKING:
     from seerax import cli
@@ -30,14 +32,22 @@ SENSED_EPISODES = 100
 def curve(path: Path, command: cli.Figure) -> None:
     if not command.targets:
         raise Mistake("figure curve needs at least one run folder.")
-    folders = [runs.RunFolder(Path(target)) for target in command.targets]
-    labels = [runs.reopen(folder.path).experiment.agent for folder in folders]
+    opened = [runs.reopen(Path(target)) for target in command.targets]
+    folders = [run.folder for run in opened]
     known = [folder.read_means() for folder in folders if folder.evaluation.exists()]
     lines = {name: known[0][name] for name in ("ensemble", "clairvoyant") if known and name in known[0]}
-    curves: dict[str, Any] = {}
-    for label, folder in zip(labels, folders, strict=True):
-        curves.setdefault(label, []).extend(folder.curves())
-    figures.curve(path, curves, **lines)
+    figures.curve(path, grouped(opened), **lines)
+
+
+def grouped(opened: list[runs.Run]) -> dict[str, list[Any]]:
+    """The curves of all seeds by experiment: what was trained differently is never averaged."""
+    names = list(dict.fromkeys(run.experiment.problem for run in opened))
+    if len(names) > 1:
+        raise Mistake(f"figure curve shows runs on one problem, not on {' and '.join(names)}.")
+    curves: dict[Experiment, list[Any]] = {}
+    for run in opened:
+        curves.setdefault(run.experiment, []).extend(run.folder.curves())
+    return dict(zip(told_apart(list(curves)), curves.values(), strict=True))
 
 
 # ---- from the paper's results ------------------------------------------------------------------------------------
@@ -66,7 +76,7 @@ def sensing(path: Path, command: cli.Figure) -> None:
 
 
 def keyframes(path: Path, command: cli.Figure) -> None:
-    key = jax.random.fold_in(runs.evaluation_key(0), command.episode)
+    key = runs.episode_key(0, command.episode)
     reels = []
     for title, mdp, policy in players(command, ("crowdnav", "maze4", "maze10", "door4")):
         if not hasattr(mdp.problem, "draw"):
@@ -117,11 +127,31 @@ def tree(path: Path, command: cli.Figure) -> None:
     figures.tree_gap(path, rows)
 
 
-FIGURES: dict[str, Callable[[Path, Any], None]] = {
-    "curve": curve,
-    "setup": setup,
-    "tree": tree,
-    "sensing": sensing,
-    "keyframes": keyframes,
-    **{name: partial(of_the_paper, name) for name in ("benchmark", "bonus", "inputs", "composition")},
+# ---- all ---------------------------------------------------------------------------------------------------------
+
+
+class Kind(NamedTuple):
+    draw: Callable[[Path, Any], None]
+    takes: tuple[str, ...] = ()  # of the command's options, besides where the picture goes
+
+
+FIGURES = {
+    "curve": Kind(curve, ("targets",)),
+    "setup": Kind(setup),
+    "tree": Kind(tree),
+    "sensing": Kind(sensing, ("targets", "agent")),
+    "keyframes": Kind(keyframes, ("targets", "agent", "episode")),
+    **{
+        name: Kind(partial(of_the_paper, name), ("results",))
+        for name in ("benchmark", "bonus", "inputs", "composition")
+    },
 }
+
+
+def refuse_unused(command: cli.Figure) -> None:
+    """What is asked for but would change nothing."""
+    options = [field for field in fields(command) if field.name not in ("name", "out", *FIGURES[command.name].takes)]
+    given = [field.name for field in options if getattr(command, field.name) != field.default]
+    if given:
+        words = ["runs or problems" if name == "targets" else f"--{name}" for name in given]
+        raise Mistake(f"figure {command.name} does not take {' or '.join(words)}.")

@@ -49,6 +49,13 @@ def evaluation_key(seed: int) -> jax.Array:
     return jax.random.fold_in(jax.random.key(checked_seed(seed)), EVALUATION)
 
 
+def episode_key(seed: int, episode: int) -> jax.Array:
+    """Of one episode of an evaluation."""
+    if not 0 <= episode < 2**31:
+        raise Mistake(f"--episode must lie between 0 and {2**31 - 1}, not {episode}.")
+    return jax.random.fold_in(evaluation_key(seed), episode)
+
+
 @dataclass(frozen=True)
 class RunFolder:
     """config.json, versions.json, metrics.jsonl, TensorBoard events, checkpoints, and each seed's best policy."""

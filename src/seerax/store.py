@@ -15,7 +15,7 @@ from jax import Array
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
-from seerax.errors import Mistake
+from seerax.errors import Mistake, writing
 
 LARGEST_JSON = 1 << 20  # bytes; ours are a few thousand
 LARGEST_ARRAYS = 1 << 34
@@ -48,6 +48,15 @@ def sync_folder(folder: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def make_room(path: Path) -> None:
+    """Its folder, for a file yet to come: that it cannot be written is told before the work, not after it."""
+    with writing(path):
+        if path.is_dir():
+            raise Mistake(f"{path} is a folder, not a file to write.")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        tempfile.TemporaryFile(dir=path.parent).close()
 
 
 def write_json(path: Path, content: Any) -> None:

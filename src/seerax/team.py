@@ -9,8 +9,10 @@ import contextlib
 import os
 import signal
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from types import FrameType
 from typing import Any
 
 import jax
@@ -25,6 +27,7 @@ from seerax.store import is_key
 
 HEARTBEAT = 10  # seconds without a sign of life after which a process counts as lost
 FAREWELL = 60  # seconds to wait at the end for the others
+interrupted = threading.Event()  # Ctrl-C came to this very process
 
 
 class Lost(Exception):  # noqa: N818
@@ -95,7 +98,14 @@ def join(meeting: Meeting) -> None:
         raise Mistake(f"Neither SLURM nor Open MPI started this process; {how}.") from error
     except RuntimeError as error:
         raise Mistake(f"The processes did not find each other: {str(error).splitlines()[0]}") from error
-    signal.signal(signal.SIGINT, lambda *_: os.kill(os.getpid(), signal.SIGTERM))
+    interrupted.clear()
+    signal.signal(signal.SIGINT, interrupt)
+
+
+def interrupt(number: int, frame: FrameType | None) -> None:
+    """JAX hears SIGTERM only, in code of its own; that it was Ctrl-C is remembered for the exit code."""
+    interrupted.set()
+    os.kill(os.getpid(), signal.SIGTERM)
 
 
 def leave(handlers: dict[signal.Signals, Any]) -> None:
@@ -145,11 +155,14 @@ def as_first(choice: bool) -> bool:
 
 
 class StopTogether(Stop):
-    """Whoever is told to stop, all do so after the same iteration; JAX hears the signal and finds that iteration."""
+    """Whoever is told to stop, all do so after the same iteration; JAX hears the signal and finds that iteration.
+
+    Who had no Ctrl-C of its own ends as if by SIGTERM.
+    """
 
     def asked_after(self, iteration: int) -> bool:
         if multihost_utils.reached_preemption_sync_point(iteration):
-            self.number = signal.SIGTERM
+            self.number = signal.SIGINT if interrupted.is_set() else signal.SIGTERM
         return self.asked
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from seerax import experiments, pages, scaling, store
+from seerax import experiments, figures, pages, scaling, store
 from seerax.bench.sections import SIX
 
 # Steps per CPU second of the authors' code: environment, filter and ensemble together, the best of several runs.
@@ -219,4 +219,4 @@ def picture(results: dict[str, Any], path: Path) -> None:
     right.legend(frameon=False)
     for ax in (left, right):
         ax.spines[["top", "right"]].set_visible(False)
-    sheet.savefig(path, dpi=130)
+    figures.save(sheet, path, dpi=130)

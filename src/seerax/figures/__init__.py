@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import Any
 
 FILES = {
-    "files": ("atomically", "save"),
+    "files": ("atomically", "check", "save"),
     "axes": ("colours", "tidy"),
     "curves": ("Run", "curve", "draw_curves", "over_seeds"),
     "gap": ("TreePoint", "draw_gap", "tree_gap"),

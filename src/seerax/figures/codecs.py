@@ -36,7 +36,7 @@ def write_mp4(path: Path, frames: Iterator[np.ndarray], fps: int) -> None:
         for frame in chain([first], frames):
             process.stdin.write(frame.tobytes())
     if process.returncode:
-        raise RuntimeError(f"ffmpeg ended with {process.returncode} while writing {path}.")
+        raise OSError(f"ffmpeg ended with {process.returncode}")
 
 
 def write_gif(path: Path, frames: Iterator[np.ndarray], fps: int) -> None:

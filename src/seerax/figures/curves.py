@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from textwrap import fill
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from seerax.problems.sketch import PALETTE
 
 Run = tuple[np.ndarray, np.ndarray]  # (environment steps, held-out returns) of one seed
 STEPS = "environment steps (millions)"
+LEGEND = 30  # characters in a line of it, which stands beside the curves and must leave them room
 
 
 def curve(
@@ -36,7 +38,7 @@ def draw_curves(
 ) -> None:
     for (label, seeds), colour in zip(runs.items(), colours(runs), strict=True):
         several = f" ({len(seeds)} seeds)" if len(seeds) > 1 else ""
-        draw_curve(ax, seeds, label=label + several, color=colour)
+        draw_curve(ax, seeds, label=fill(label + several, LEGEND), color=colour)
     if ensemble is not None:
         ax.axhline(ensemble, color=PALETTE["ensemble"], linestyle="--", linewidth=1.5, label="ensemble of experts")
     if clairvoyant is not None:

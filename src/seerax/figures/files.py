@@ -9,20 +9,38 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
+from seerax import store
+from seerax.errors import Mistake, writing
+
+ENDINGS = {
+    "picture": (".png", ".jpg", ".jpeg", ".webp", ".tif", ".tiff", ".pdf", ".svg", ".eps"),
+    "film": (".mp4", ".gif"),
+}
+
+
+def check(path: str | Path, kind: str) -> None:
+    """Whether a picture or film can be written there, before anything is played for it."""
+    suffix, (*most, last) = Path(path).suffix.lower(), ENDINGS[kind]
+    if suffix not in ENDINGS[kind]:
+        raise Mistake(f"A {kind} ends in {', '.join(most)} or {last}, not in '{suffix}'.")
+    store.make_room(Path(path))
+
 
 @contextmanager
 def atomically(path: str | Path) -> Iterator[Path]:
     """A name to write to that becomes `path` once it is complete; after a failure nothing is left behind."""
     path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.stem}.{os.getpid()}{path.suffix}")
-    try:
-        yield temporary
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    with writing(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            yield temporary
+            os.replace(temporary, path)
+        finally:
+            temporary.unlink(missing_ok=True)
 
 
 def save(figure: Figure, path: str | Path, dpi: int = 150) -> None:
+    check(path, "picture")
     with atomically(path) as temporary:
         figure.savefig(temporary, dpi=dpi)

@@ -19,9 +19,8 @@ from matplotlib.patches import Rectangle
 from matplotlib.text import Text
 from matplotlib.ticker import MaxNLocator
 
-from seerax.errors import Mistake
 from seerax.figures.codecs import write_gif, write_mp4
-from seerax.figures.files import atomically
+from seerax.figures.files import atomically, check
 from seerax.figures.sheets import Draw, scene
 from seerax.problems.sketch import PALETTE
 from seerax.rollout import Episode
@@ -73,13 +72,11 @@ def film(
     path: str | Path, panels: Sequence[tuple[str, Episode]], draw: Draw, senses: Senses | None = None, fps: int = 20
 ) -> None:
     """Episodes side by side on one clock, as .mp4 or .gif. With `senses` (the problem's), sensing is counted too."""
-    writers = {".mp4": write_mp4, ".gif": write_gif}
-    suffix = Path(path).suffix.lower()
-    if suffix not in writers:
-        raise Mistake(f"A film ends in .mp4 or .gif, not in '{suffix}'.")
+    check(path, "film")
+    write = write_gif if Path(path).suffix.lower() == ".gif" else write_mp4
     stories = [tell(title, episode, senses) for title, episode in panels]
     with atomically(path) as temporary:
-        writers[suffix](temporary, render(stories, draw, fps), fps)
+        write(temporary, render(stories, draw, fps), fps)
 
 
 def tell(title: str, episode: Episode, senses: Senses | None) -> Story:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from seerax import commands, devices, problems, rollout, runs, store
+from seerax import commands, devices, experiments, problems, rollout, runs, store
 from seerax.advice import Clairvoyant, ensemble
 from seerax.core import BeliefMDP, Policy
 from seerax.errors import Mistake, writing
@@ -91,14 +91,8 @@ def as_read(config: Result) -> Result:
 
 
 def differences(before: Result, now: Result) -> str:
-    old, new = flat(before), flat(now)
-    changed = [name for name in {**old, **new} if old.get(name) != new.get(name)]
-    return ", ".join(f"{name} was {old.get(name)} and is {new.get(name)}" for name in changed)
-
-
-def flat(config: Result) -> Result:
-    inner = {f"ppo.{name}": value for name, value in config.get("ppo", {}).items()}
-    return {**{name: value for name, value in config.items() if name != "ppo"}, **inner}
+    changed = experiments.varied(before, now)
+    return ", ".join(f"{name} was {old} and is {new}" for name, (old, new) in changed.items())
 
 
 # ---- the command -------------------------------------------------------------------------------------------------

@@ -215,12 +215,15 @@ def crash_free(name: str, least: float) -> Judge:
 # ---- training curves ---------------------------------------------------------------------------------------------
 
 
-def steps_to(result: Result, share: float = 0.95) -> float:
-    """Mean over seeds of the steps after which a held-out return first has this share of the last one."""
-    return float(np.mean([first_reaching(curve, share * curve["held_out"][-1]) for curve in result["curves"]]))
+def steps_to(result: Result, short: float = 0.05) -> float:
+    """Mean over seeds of the steps after which a held-out return first is at most this share below the last."""
+    return float(np.mean([first_near_last(curve, short) for curve in result["curves"]]))
 
 
-def first_reaching(curve: Result, level: float) -> int:
+def first_near_last(curve: Result, short: float) -> int:
+    """Also where returns are negative, and a share of the last one would lie above it."""
+    last = curve["held_out"][-1]
+    level = last - short * abs(last)
     return next(steps for steps, value in zip(curve["steps"], curve["held_out"], strict=True) if value >= level - 1e-9)
 
 
