@@ -40,6 +40,11 @@ def run_in(folder: Path, **changes) -> runs.Run:
     )
 
 
+def state(number: int) -> dict[str, np.ndarray]:
+    weights = np.random.default_rng(number).normal(size=(64, 64))
+    return {"weights": weights.astype(np.float32), "iteration": np.full(3, number, np.int32)}
+
+
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory) -> runs.Run:
     run = run_in(tmp_path_factory.mktemp("runs") / "whole")
@@ -55,28 +60,29 @@ def test_the_two_newest_checkpoints_are_kept(whole):
     assert not list(whole.folder.path.rglob("*.unfinished"))
 
 
-def test_flipped_bits_and_truncations_are_found_and_recovered_from():
-    assert torture.flips(60, 30)["recovered"] == 90
+def test_flipped_bits_and_truncations_are_found_and_recovered_from(whole):
+    told = torture.damaged_and_recovered(whole.folder.path, 60, 30)
+    assert told == {"bit_flips": 60, "truncations": 30, "detected": 90, "recovered": 90}
 
 
 def test_without_a_good_checkpoint_all_is_told_and_nothing_is_changed(tmp_path):
     kept = Checkpoints(tmp_path / "checkpoints")
     for number in (1, 2):
-        kept.save(number, torture.state(number), {})
+        kept.save(number, state(number), {})
         kept.arrays(number).write_bytes(b"")
     before = {path: path.read_bytes() for path in kept.folder.iterdir()}
     with pytest.raises(Mistake, match=r"No checkpoint in .*2: 0 bytes .* 1: 0 bytes"):
-        kept.load(torture.state(1))
+        kept.load(state(1))
     assert {path: path.read_bytes() for path in kept.folder.iterdir()} == before
 
 
 def test_a_newer_format_is_told_and_not_taken_for_damage(tmp_path):
     kept = Checkpoints(tmp_path)
-    kept.save(1, torture.state(1), {})
+    kept.save(1, state(1), {})
     told = checkpoints.opened(kept.manifest(1))
     kept.manifest(1).write_bytes(checkpoints.sealed({**told, "format": 2, "seerax": "9.9"}))
     with pytest.raises(Mistake, match=r"format 2.* written by seerax 9.9"):
-        kept.load(torture.state(1))
+        kept.load(state(1))
     assert kept.manifest(1).exists()
 
 
