@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -182,6 +183,33 @@ def test_evaluation_ends_with_143_on_sigterm(monkeypatch):
     monkeypatch.setattr(rollout, "evaluate", lambda *_: signal.raise_signal(signal.SIGTERM))
     answer = torture_commands.asked(["evaluate", "tiger"])
     assert answer == (143, "", "")
+
+
+def at_work(process: subprocess.Popen, seconds: float = 5.0) -> None:
+    """Waits until it has computed for so many seconds: beyond imports, in the midst of its work."""
+    deadline = time.monotonic() + 120
+    while process.poll() is None and time.monotonic() < deadline:
+        used = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[11:13]
+        if sum(map(int, used)) > seconds * os.sysconf("SC_CLK_TCK"):
+            return
+        time.sleep(0.05)
+    pytest.fail("it never got to work")
+
+
+def test_a_long_evaluation_ends_at_once_on_a_signal_and_without_a_traceback():
+    command = [torture.SEERAX, "evaluate", "maze4", "--episodes", "2000000"]
+    numbers = (signal.SIGTERM, signal.SIGINT)
+    started = [subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for _ in numbers]
+    try:
+        for process, number in zip(started, numbers, strict=True):
+            at_work(process)
+            process.send_signal(number)
+        said = [process.communicate(timeout=60) for process in started]
+    finally:
+        for process in started:
+            process.kill()
+    assert [process.returncode for process in started] == [143, 130]
+    assert said == [("", "")] * 2
 
 
 # ---- determinism -------------------------------------------------------------------------------------------------
