@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
 import shutil
 import signal
 import struct
@@ -19,6 +20,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
@@ -123,63 +125,97 @@ class Child:
             command = resume_command(folder) if resumed else begin_command(folder, iterations)
             self.process = subprocess.Popen(command, stdout=file, stderr=file)
 
-    def started(self) -> bool:
-        """Waits until it has trained an iteration; False if it ended before."""
-        deadline = time.monotonic() + LIMIT
-        while self.process.poll() is None:
-            must(time.monotonic() < deadline, f"{self.folder} did not start within {LIMIT} s")
+    def started(self, patience: float = LIMIT) -> bool:
+        """Waits until it has trained an iteration; False if it has not after so many seconds, or ended before."""
+        began = time.monotonic()
+        while self.process.poll() is None and time.monotonic() - began < patience:
             if any(number > self.expected for number in Checkpoints(self.folder / "checkpoints").numbers()):
                 return True
             time.sleep(0.005)
+        must(patience < LIMIT or self.process.poll() is not None, f"{self.folder} did not start within {LIMIT} s")
         return False
 
-    def must_have_gone_on(self) -> None:
-        """From exactly the newest checkpoint there was."""
-        wanted = f"checkpoint of iteration {self.expected}." if self.expected else ""
-        must(wanted in self.said.read_text(), f"{self.folder} lost what was saved: {self.said.read_text()}")
+    def lost(self) -> int:
+        """Iterations between the newest checkpoint there was and what it says it went on from."""
+        told = re.search(r"Going on from the checkpoint of iteration (\d+)\.", self.said.read_text())
+        return self.expected - (int(told[1]) if told else 0)
 
 
-def disturbed(lane: int, blows: int, strike: Callable[[Child, random.Random], None], place: Path, length: int) -> int:
-    """Runs that are struck again and again until they are through, `blows` times in all; returns how many runs."""
-    dice, struck, count = random.Random(lane), 0, 0
-    reference = place / "undisturbed"
-    while struck < blows:
-        folder = place / f"lane{lane}-run{count}"
-        while True:
+Strike = Callable[[Child, random.Random], None]
+
+
+class Blows:
+    """How many there are to come, and what became of those that were struck."""
+
+    def __init__(self, planned: int, strike: Strike, hasty: float, seed: int):
+        self.planned, self.strike, self.hasty = planned, strike, hasty  # the share that does not wait for an iteration
+        self.dice, self.counts = random.Random(seed), Counter[str]()
+        self.waking = 3.0  # seconds a child takes to train an iteration
+
+    @property
+    def left(self) -> bool:
+        return self.counts["struck"] < self.planned
+
+    def fall(self, child: Child) -> bool:
+        """Whether the child was struck: at a random moment of its training or of its waking up, if a blow is left."""
+        hasty = self.left and self.dice.random() < self.hasty
+        began = time.monotonic()
+        started = child.started(self.dice.random() * self.waking if hasty else LIMIT)
+        if started:
+            self.waking = time.monotonic() - began
+            self.survived(child)
+        if not self.left:
+            return False
+        if not hasty:
+            time.sleep(self.dice.random() * 1.5)
+        if child.process.poll() is not None:
+            return False
+        self.strike(child, self.dice)
+        self.counts.update(struck=1, open=1, hasty=not started)
+        return True
+
+    def survived(self, child: Child) -> None:
+        """The child has gone on after all blows since the last that did."""
+        self.counts.update(resumed=self.counts["open"], lost=child.lost() if self.counts["open"] else 0)
+        self.counts["open"] = 0
+
+
+def disturbed(blows: Blows, place: Path, lane: int, length: int) -> Counter[str]:
+    """Runs that are struck again and again until they are through, and equal to the undisturbed one."""
+    while blows.left:
+        folder = place / f"lane{lane}-run{blows.counts['runs']}"
+        child = Child(folder, length)
+        while blows.fall(child):
             child = Child(folder, length)
-            started = child.started()
-            if started:
-                child.must_have_gone_on()
-            if not started or struck >= blows:
-                break
-            time.sleep(dice.random() * 1.5)
-            if child.process.poll() is not None:
-                break
-            strike(child, dice)
-            struck += 1
         child.process.wait(LIMIT)
         must(child.process.returncode == 0, f"{folder} ended with {child.process.returncode}: {child.said.read_text()}")
-        must_equal(folder, reference)
+        blows.survived(child)
+        must_equal(folder, place / "undisturbed")
         shutil.rmtree(folder)
-        count += 1
-    return count
+        blows.counts["runs"] += 1
+    return blows.counts
 
 
-def in_lanes(blows: int, strike: Callable[[Child, random.Random], None], length: int) -> int:
-    with tempfile.TemporaryDirectory() as name:
+def in_lanes(planned: int, strike: Strike, length: int, hasty: float = 0.0) -> Counter[str]:
+    """What became of the blows, all lanes together; every one must have been survived, and nothing lost."""
+    counts = Counter[str]()
+    with tempfile.TemporaryDirectory() as name, ThreadPoolExecutor(LANES) as pool:
         place = Path(name)
         undisturbed(place / "undisturbed", length)
-        shares = [blows // LANES + (lane < blows % LANES) for lane in range(LANES)]
-        with ThreadPoolExecutor(LANES) as pool:
-            jobs = [pool.submit(disturbed, lane, share, strike, place, length) for lane, share in enumerate(shares)]
-            return sum(job.result() for job in jobs)
+        shares = [planned // LANES + (lane < planned % LANES) for lane in range(LANES)]
+        lanes = [Blows(share, strike, hasty, lane) for lane, share in enumerate(shares)]
+        for job in [pool.submit(disturbed, blows, place, lane, length) for lane, blows in enumerate(lanes)]:
+            counts.update(job.result())
+    must(counts["lost"] == 0, f"{counts['lost']} iterations were lost that had been saved")
+    must(counts["resumed"] == counts["struck"], f"{counts['resumed']} of {counts['struck']} blows were survived")
+    return counts
 
 
 # ---- sections ----------------------------------------------------------------------------------------------------
 
 
 def kill(blows: int = 100, length: int = 300) -> dict[str, Any]:
-    """kill -9 at random moments, during saves too."""
+    """kill -9 at random moments, during saves too, and while starting or loading."""
     within = []
 
     def strike(child: Child, dice: random.Random) -> None:
@@ -191,9 +227,15 @@ def kill(blows: int = 100, length: int = 300) -> dict[str, Any]:
         orphans -= {f"{n:09d}" for n in checkpoints.numbers()}
         within.append(bool(half or orphans))
 
-    count = in_lanes(blows, strike, length)
-    told = {"kills": blows, "during_saves": sum(within), "resumed": blows, "runs_identical_to_undisturbed": count}
-    return {**told, "iterations_lost_beyond_the_last_checkpoint": 0}
+    counts = in_lanes(blows, strike, length, hasty=0.2)
+    return {
+        "kills": counts["struck"],
+        "before_an_iteration_was_trained": counts["hasty"],
+        "during_saves": sum(within),
+        "resumed": counts["resumed"],
+        "runs_identical_to_undisturbed": counts["runs"],
+        "iterations_lost_beyond_the_last_checkpoint": counts["lost"],
+    }
 
 
 def sigterm(blows: int = 30, length: int = 300) -> dict[str, Any]:
@@ -207,32 +249,38 @@ def sigterm(blows: int = 30, length: int = 300) -> dict[str, Any]:
         must("--resume" in said and "Traceback" not in said, f"{number.name} was not told well: {said}")
         must(rows(child.folder)[-1]["steps"] == 128 * newest(child.folder), "the last iteration was not saved")
 
-    count = in_lanes(blows, strike, length)
-    return {"signals": blows, "saved_and_resumed": blows, "runs_identical_to_undisturbed": count}
+    counts = in_lanes(blows, strike, length)
+    told = {"signals": counts["struck"], "saved_and_resumed": counts["resumed"]}
+    return {**told, "runs_identical_to_undisturbed": counts["runs"]}
 
 
 def flips(bits: int = 200, cuts: int = 100) -> dict[str, Any]:
     """Single flipped bits and truncations in the newest checkpoint's two files."""
-    dice = random.Random(0)
     with tempfile.TemporaryDirectory() as name:
-        place = Path(name)
-        source = Checkpoints(place / "source")
-        source.folder.mkdir()
-        for number in (1, 2):
-            source.save(number, state(number), {})
-        for trial in range(bits + cuts):
-            folder = shutil.copytree(source.folder, place / "trial")
-            path = folder / f"{2:09d}{dice.choice(['.safetensors', '.json'])}"
-            damaged = flipped(path.read_bytes(), dice) if trial < bits else cut(path.read_bytes(), dice)
-            path.write_bytes(damaged)
-            must_recover(Checkpoints(folder), path.name, damaged)
-            shutil.rmtree(folder)
-    return {"bit_flips": bits, "truncations": cuts, "detected": bits + cuts, "recovered": bits + cuts}
+        return damaged_and_recovered(undisturbed(Path(name) / "run", 3), bits, cuts)
 
 
-def state(number: int) -> dict[str, np.ndarray]:
-    weights = np.random.default_rng(number).normal(size=(64, 64))
-    return {"weights": weights.astype(np.float32), "iteration": np.full(3, number, np.int32)}
+def damaged_and_recovered(path: Path, bits: int, cuts: int) -> dict[str, Any]:
+    """On copies of a run's checkpoints."""
+    from seerax import runs
+
+    dice, run, counts = random.Random(0), runs.reopen(path), Counter[str]()
+    like = runs.checkpoint_shapes(run, run.experiment.trainer())
+    source = run.folder.checkpoints
+    last, before = source.numbers()
+    expected = store.load_tree(source.arrays(before), like)
+    for trial in range(bits + cuts):
+        with tempfile.TemporaryDirectory() as place:
+            copy = Checkpoints(shutil.copytree(source.folder, Path(place) / "checkpoints"))
+            victim = dice.choice([copy.arrays, copy.manifest])(last)
+            harm = flipped if trial < bits else cut
+            victim.write_bytes(harm(victim.read_bytes(), dice))
+            counts.update(**{harm.__name__: 1}, detected=detected(copy, last))
+            must_recover(copy, victim, like, expected)
+            counts["recovered"] += 1
+    must(counts["detected"] == bits + cuts, f"{counts['detected']} of {bits + cuts} damages were detected")
+    told = {"bit_flips": counts["flipped"], "truncations": counts["cut"]}
+    return {**told, "detected": counts["detected"], "recovered": counts["recovered"]}
 
 
 def flipped(content: bytes, dice: random.Random) -> bytes:
@@ -246,19 +294,33 @@ def cut(content: bytes, dice: random.Random) -> bytes:
     return content[: dice.randrange(len(content))]
 
 
-def must_recover(checkpoints: Checkpoints, name: str, damaged: bytes) -> None:
-    said: list[str] = []
-    like = state(1)
+def detected(checkpoints: Checkpoints, number: int) -> bool:
     try:
-        checkpoints.verified(2)
+        checkpoints.verified(number)
     except Damage:
-        found, _ = checkpoints.load(like, said.append) or ({}, {})
-    else:
-        raise Broken(f"damage in {name} was not detected")
-    for key, value in state(1).items():
-        must(np.array_equal(found[key], value), f"{key} was not recovered")
-    must(any(f"{2:09d}" in line for line in said), "the damaged checkpoint was not named")
-    must((checkpoints.folder / "damaged" / name).read_bytes() == damaged, "the damaged file was not kept")
+        return True
+    return False
+
+
+def must_recover(checkpoints: Checkpoints, victim: Path, like: Any, expected: Any) -> None:
+    """The checkpoint before it, in every bit; the damaged file is named and kept."""
+    import jax
+
+    said: list[str] = []
+    damaged = victim.read_bytes()
+    found, _ = checkpoints.load(like, said.append) or (None, None)
+    pairs = zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True)
+    must(all(one.tobytes() == other.tobytes() for one, other in map(as_arrays, pairs)), "what was recovered differs")
+    must(any(victim.stem in line for line in said), "the damaged checkpoint was not named")
+    must((checkpoints.folder / "damaged" / victim.name).read_bytes() == damaged, "the damaged file was not kept")
+
+
+def as_arrays(pair: tuple[Any, Any]) -> tuple[np.ndarray, np.ndarray]:
+    """Random keys by their bits."""
+    import jax
+
+    one, other = (jax.random.key_data(x) if jax.dtypes.issubdtype(x.dtype, jax.dtypes.prng_key) else x for x in pair)
+    return np.asarray(one), np.asarray(other)
 
 
 def disk(length: int = 40) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import jax
@@ -13,10 +13,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import logsumexp
 
+from seerax import problems
+from seerax.core import Action, State
 from seerax.filters import Categorical, ExtendedKalman, Factored, Gaussian, spread
 
 SIZE, FACTORS, STEPS = 4, 2, 5
+OURS = ("crowdnav", "cartpole", "armshelf", "maze4", "maze10", "door4")
 ABSURD = [float("nan"), float("inf"), float("-inf"), 1e30, -1e30, 3e38, -3e38, 1e4, -1e4, -1e3, -1.0, 0.0, 2.0]
+ANYTHING = st.sampled_from(ABSURD) | st.floats(width=32)
 
 # In the discrete filters what is observed is the evidence itself; in the Gaussian one it is a reading of both
 # coordinates through a matrix that rests on the step's first two numbers, with noise of variance 0.1.
@@ -44,20 +48,20 @@ def observations(values: st.SearchStrategy[float], filter: Any) -> st.SearchStra
     return st.lists(values, min_size=size, max_size=size).map(lambda flat: np.array(flat, np.float32).reshape(shape))
 
 
-def assert_sound(filter: Any, belief: Any) -> None:
-    """Finite; weights sum to one, a covariance is symmetric and positive definite."""
+def assert_sound(belief: Any) -> None:
+    """One belief or a row of them: finite; weights sum to one, covariances are symmetric and positive definite."""
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(belief)), belief
-    if filter is kalman:
+    if isinstance(belief, Gaussian):
         covariance = np.asarray(belief.covariance, np.float64)
-        assert (covariance == covariance.T).all() and np.linalg.eigvalsh(covariance).min() > 0, belief
+        assert (covariance == covariance.swapaxes(-1, -2)).all() and np.linalg.eigvalsh(covariance).min() > 0, belief
     else:
         np.testing.assert_allclose(logsumexp(np.asarray(belief, np.float64), axis=-1), 0, atol=1e-4)
 
 
 def always_sound(filter: Any) -> Callable[[], None]:
-    @given(observations(st.sampled_from(ABSURD) | st.floats(width=32), filter))
+    @given(observations(ANYTHING, filter))
     def law(seen: np.ndarray) -> None:
-        assert_sound(filter, after(filter, seen))
+        assert_sound(after(filter, seen))
 
     return law
 
@@ -74,9 +78,72 @@ def any_order(filter: Any) -> Callable[[], None]:
     return law
 
 
+# ---- the problems' own -------------------------------------------------------------------------------------------
+# A short life at random actions, in which hypothesis changes numbers and flags of the states at will.
+
+
+@partial(jax.jit, static_argnums=0)
+def lived(problem: Any) -> tuple[State, Action]:
+    """(states [STEPS + 1, ...], actions [STEPS, ...])"""
+    key = jax.random.key(0)
+    latent = problem.prior(key)
+    first = problem.reset(key, latent)
+    low, high = jnp.array(problem.action_low), jnp.array(problem.action_high)
+    actions = jax.random.uniform(key, (STEPS, low.size), minval=low, maxval=high)
+    live = lambda state, action: (problem.step(key, state, action, latent).state,) * 2  # noqa: E731
+    later = jax.lax.scan(live, first, actions)[1]
+    return jax.tree.map(lambda one, rest: jnp.concatenate([one[None], rest]), first, later), actions
+
+
+def edited(states: State, edits: list[tuple[int, float]]) -> State:
+    """The numbers and flags that are counted through, from the first leaf on, set to other values."""
+    leaves, structure = jax.tree.flatten(states)
+    flat = np.concatenate([np.ravel(leaf).astype(np.float32) for leaf in leaves])
+    for at, value in edits:
+        flat[at % flat.size] = value
+    parts = np.split(flat, np.cumsum([leaf.size for leaf in leaves])[:-1])
+    pairs = zip(parts, leaves, strict=True)
+    return structure.unflatten([like(part, leaf) for part, leaf in pairs])
+
+
+def like(part: np.ndarray, leaf: np.ndarray) -> np.ndarray:
+    """As the leaf is shaped; counters stay what they were."""
+    return leaf if leaf.dtype.kind == "i" else part.reshape(leaf.shape).astype(leaf.dtype)
+
+
+@partial(jax.jit, static_argnums=0)
+def beliefs(filter: Any, states: State, actions: Action) -> Any:
+    """After every step, and at last after one back from the last state to the first."""
+
+    def update(belief: Any, seen: tuple[State, Action, State]) -> tuple[Any, Any]:
+        return (filter.update(belief, *seen),) * 2
+
+    following = jax.tree.map(lambda leaf: jnp.roll(leaf, -1, 0), states)
+    return jax.lax.scan(update, filter.init(), (states, jnp.concatenate([actions, actions[:1]]), following))[1]
+
+
+def sound_in_its_problem(name: str) -> Callable[[], None]:
+    """The problem is made, and compiled, when the law is first tried."""
+
+    @cache
+    def scene() -> tuple[Any, State, Action]:
+        mdp = problems.make(name)
+        return (mdp.filter, *jax.tree.map(np.asarray, lived(mdp.problem)))
+
+    @given(st.lists(st.tuples(st.integers(0, 10**4), ANYTHING | st.floats(-2, 2, width=32)), max_size=30))
+    def law(edits: list[tuple[int, float]]) -> None:
+        filter, states, actions = scene()
+        assert_sound(beliefs(filter, edited(states, edits), actions))
+
+    return law
+
+
+# ---- all ---------------------------------------------------------------------------------------------------------
+
 NAMES = {"categorical": categorical, "factored": factored, "kalman": kalman}
 LAWS = {f"{name} always sound": always_sound(filter) for name, filter in NAMES.items()}
 LAWS |= {f"{name} in any order": any_order(filter) for name, filter in NAMES.items()}
+LAWS |= {f"{name} always sound": sound_in_its_problem(name) for name in OURS}
 
 
 def run(examples: int) -> dict[str, int]:

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -40,6 +41,11 @@ def run_in(folder: Path, **changes) -> runs.Run:
     )
 
 
+def state(number: int) -> dict[str, np.ndarray]:
+    weights = np.random.default_rng(number).normal(size=(64, 64))
+    return {"weights": weights.astype(np.float32), "iteration": np.full(3, number, np.int32)}
+
+
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory) -> runs.Run:
     run = run_in(tmp_path_factory.mktemp("runs") / "whole")
@@ -55,28 +61,29 @@ def test_the_two_newest_checkpoints_are_kept(whole):
     assert not list(whole.folder.path.rglob("*.unfinished"))
 
 
-def test_flipped_bits_and_truncations_are_found_and_recovered_from():
-    assert torture.flips(60, 30)["recovered"] == 90
+def test_flipped_bits_and_truncations_are_found_and_recovered_from(whole):
+    told = torture.damaged_and_recovered(whole.folder.path, 60, 30)
+    assert told == {"bit_flips": 60, "truncations": 30, "detected": 90, "recovered": 90}
 
 
 def test_without_a_good_checkpoint_all_is_told_and_nothing_is_changed(tmp_path):
     kept = Checkpoints(tmp_path / "checkpoints")
     for number in (1, 2):
-        kept.save(number, torture.state(number), {})
+        kept.save(number, state(number), {})
         kept.arrays(number).write_bytes(b"")
     before = {path: path.read_bytes() for path in kept.folder.iterdir()}
     with pytest.raises(Mistake, match=r"No checkpoint in .*2: 0 bytes .* 1: 0 bytes"):
-        kept.load(torture.state(1))
+        kept.load(state(1))
     assert {path: path.read_bytes() for path in kept.folder.iterdir()} == before
 
 
 def test_a_newer_format_is_told_and_not_taken_for_damage(tmp_path):
     kept = Checkpoints(tmp_path)
-    kept.save(1, torture.state(1), {})
+    kept.save(1, state(1), {})
     told = checkpoints.opened(kept.manifest(1))
     kept.manifest(1).write_bytes(checkpoints.sealed({**told, "format": 2, "seerax": "9.9"}))
     with pytest.raises(Mistake, match=r"format 2.* written by seerax 9.9"):
-        kept.load(torture.state(1))
+        kept.load(state(1))
     assert kept.manifest(1).exists()
 
 
@@ -176,6 +183,33 @@ def test_evaluation_ends_with_143_on_sigterm(monkeypatch):
     monkeypatch.setattr(rollout, "evaluate", lambda *_: signal.raise_signal(signal.SIGTERM))
     answer = torture_commands.asked(["evaluate", "tiger"])
     assert answer == (143, "", "")
+
+
+def at_work(process: subprocess.Popen, seconds: float = 5.0) -> None:
+    """Waits until it has computed for so many seconds: beyond imports, in the midst of its work."""
+    deadline = time.monotonic() + 120
+    while process.poll() is None and time.monotonic() < deadline:
+        used = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[11:13]
+        if sum(map(int, used)) > seconds * os.sysconf("SC_CLK_TCK"):
+            return
+        time.sleep(0.05)
+    pytest.fail("it never got to work")
+
+
+def test_a_long_evaluation_ends_at_once_on_a_signal_and_without_a_traceback():
+    command = [torture.SEERAX, "evaluate", "maze4", "--episodes", "2000000"]
+    numbers = (signal.SIGTERM, signal.SIGINT)
+    started = [subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for _ in numbers]
+    try:
+        for process, number in zip(started, numbers, strict=True):
+            at_work(process)
+            process.send_signal(number)
+        said = [process.communicate(timeout=60) for process in started]
+    finally:
+        for process in started:
+            process.kill()
+    assert [process.returncode for process in started] == [143, 130]
+    assert said == [("", "")] * 2
 
 
 # ---- determinism -------------------------------------------------------------------------------------------------
@@ -349,4 +383,6 @@ def test_tensorboard_holds_each_number_of_the_log_once(whole):
 
 
 def test_filters_stay_sound_and_do_not_mind_the_order():
-    assert torture.filters(50)["examples"] == 300
+    """The problems' own among them."""
+    told = torture.filters(50)
+    assert told["examples"] == 50 * len(told["laws"]) == 600

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -191,6 +193,50 @@ def test_a_sweep_trains_sums_up_and_when_repeated_does_only_what_is_missing(tmp_
     assert row["mean"] == pytest.approx(evaluation["bpo"]["mean"] - 1.0)
     np.testing.assert_allclose(np.diff(row["ci95"]), 2 * 12.7062, rtol=1e-5)  # t(0.975, 1) x standard error 1
     assert (tmp_path / "summary.md").read_text().splitlines()[2] in said.out
+
+
+def children(pid: int) -> list[int]:
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def alive(pid: int) -> bool:
+    """One that has ended and that nobody asked about does not count."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+def wait_until(condition: Callable[[], bool], what: str, seconds: float = 120) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.02)
+
+
+def test_a_stopped_sweep_leaves_nobody_and_the_same_command_finishes_it(tmp_path):
+    words = ["sweep", "--out", str(tmp_path), "--problems", "tree", "--agents", "brpo", "--seeds", "1"]
+    words += ["--workers", "1", *sets("ppo.steps=256000", *TINY.split())]
+    asked = [str(Path(sys.executable).parent / "seerax"), *words]
+    (job,) = sweep.plan(cli.command_line(words))
+    process = subprocess.Popen(asked, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        wait_until(lambda: sweep.steps_done(job) > 0 or process.poll() is not None, "it never trained")
+        helpers = children(process.pid)
+        process.terminate()
+        _, said = process.communicate(timeout=100)
+    finally:
+        process.kill()
+    assert process.returncode == 143 and "The same command" in said and "Traceback" not in said
+    assert helpers
+    wait_until(lambda: not any(map(alive, helpers)), "a worker is left", 10)
+    (saved,) = job.folder.checkpoints.numbers()
+    assert 128 * saved == sweep.steps_done(job) < job.steps
+    done = subprocess.run(asked, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert f"iteration {saved}." in (tmp_path / "logs" / f"{job.name}.log").read_text()
+    assert job.finished() and sweep.steps_done(job) == job.steps
+    assert json.loads((tmp_path / "summary.json").read_text())["rows"][0]["seeds"] == 1
 
 
 def test_steps_done_are_those_of_the_last_whole_line(tmp_path):

@@ -323,15 +323,19 @@ def load_together(run: Run, ppo: PPO, say: Say) -> Progress | None:
     return found[0] if found else load_checkpoint(run, ppo)
 
 
+def checkpoint_shapes(run: Run, ppo: PPO) -> tuple[Learner, Brain, jax.ShapeDtypeStruct]:
+    """(learner, best brain, its held-out return), as `Session.save` keeps them."""
+    learner = jax.eval_shape(jax.vmap(ppo.init), training_keys(run.seed, run.seeds))
+    return learner, learner.brain, jax.ShapeDtypeStruct((run.seeds,), np.float32)
+
+
 def load_checkpoint(run: Run, ppo: PPO, say: Say = lambda message: None) -> Progress | None:
     """None if the run was stopped before its first checkpoint."""
     if (run.folder.path / "checkpoint.safetensors").exists():
         raise Mistake(
             f"{run.folder.path} was begun before checkpoints were numbered; go on with the version it is from."
         )
-    learner = jax.eval_shape(jax.vmap(ppo.init), training_keys(run.seed, run.seeds))
-    like = (learner, learner.brain, jax.ShapeDtypeStruct((run.seeds,), np.float32))
-    found = run.folder.checkpoints.load(like, say)
+    found = run.folder.checkpoints.load(checkpoint_shapes(run, ppo), say)
     if found is None:
         say("There is no checkpoint yet: starting from the beginning.")
         return None
