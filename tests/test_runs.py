@@ -89,3 +89,20 @@ def test_blend_and_sum_are_what_they_say(experiment):
     np.testing.assert_allclose(agents.blend(0.1)(situation, raw), [1.9, 0.8], rtol=1e-6)
     blended = replace(experiment, blend=0.1).method().compose
     np.testing.assert_allclose(blended(situation, raw), [1.9, 0.8], rtol=1e-6)
+
+
+def test_a_kill_while_a_run_begins_leaves_a_folder_that_can_be_begun_or_resumed(tmp_path, monkeypatch):
+    run = runs.Run(experiments.settings("tree"), 0, 1, runs.RunFolder(tmp_path))
+    write = store.write_json
+
+    def killed(path, content):
+        if path.name == "versions.json":
+            raise KeyboardInterrupt
+        write(path, content)
+
+    monkeypatch.setattr(store, "write_json", killed)
+    with pytest.raises(KeyboardInterrupt):
+        runs.begin(run)
+    assert runs.reopen(tmp_path).experiment == run.experiment
+    run.folder.config.rename(tmp_path / f".config.json.x{store.UNFINISHED}")  # killed a moment earlier
+    runs.refuse_taken(run)

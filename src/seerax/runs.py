@@ -143,7 +143,7 @@ def refuse_taken(run: Run, overwrite: bool = False) -> None:
     path = run.folder.path
     if path.exists() and not path.is_dir():
         raise Mistake(f"{path} exists and is not a run folder; choose another place with --out.")
-    if not path.exists() or all(entry.name == lock.NAME for entry in path.iterdir()):
+    if not path.exists() or all(entry.name == lock.NAME or store.unfinished(entry) for entry in path.iterdir()):
         return
     if overwrite and not run.folder.config.exists():
         raise Mistake(f"{path} exists and is not a run folder; choose another place with --out.")
@@ -152,16 +152,19 @@ def refuse_taken(run: Run, overwrite: bool = False) -> None:
 
 
 def begin(run: Run) -> None:
-    """Whatever was in the folder gives way to the run's config. The lock stays."""
+    """Whatever was in the folder gives way to the run's config. The lock stays.
+
+    The config goes last and comes first: cut at any moment, it is a run folder or an empty one.
+    """
     path = run.folder.path
     with writing(path):
-        for entry in path.iterdir():
+        for entry in sorted(path.iterdir(), key=lambda entry: entry == run.folder.config):
             if entry.is_dir() and not entry.is_symlink():
                 shutil.rmtree(entry)
             elif entry.name != lock.NAME:
                 entry.unlink()
-        store.write_json(path / "versions.json", versions())
         store.write_json(run.folder.config, run.config())
+        store.write_json(path / "versions.json", versions())
 
 
 def reopen(path: Path, steps: int | None = None) -> Run:

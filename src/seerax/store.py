@@ -63,6 +63,11 @@ def write_json(path: Path, content: Any) -> None:
     write_bytes(path, (json.dumps(content, indent=2) + "\n").encode())
 
 
+def unfinished(path: Path) -> bool:
+    """Left by a process that was killed while writing."""
+    return path.name.startswith(".") and path.name.endswith(UNFINISHED)
+
+
 def sweep(folder: Path) -> None:
     """Remove what a killed writer left unfinished. Only for whoever holds the folder's lock."""
     for left in folder.glob(f".*{UNFINISHED}"):
