@@ -177,8 +177,8 @@ REMARKS = {
     "held-out": "Algorithm 1 returns the best policy by held-out return, and the first one measured is the ensemble.",
     "start": "Here exactly: the network's mean starts at zero, and the first policy is the ensemble.",
     "naive": "At depth 4 the tree is small enough for BPO to find sensing by chance.",
-    "table-random": "Our experts brake and our filter is sound; with the authors' four rules back ours has 397.2 +- 3.4 "
-    "(`docs/problems.md`).",
+    "table-random": "Our experts brake and our filter is sound; with the authors' four rules back ours has 397.2 "
+    "+- 3.4 (`docs/problems.md`).",
     "table-better": "The same rules; a filter that knows of arrivals never rests in a wrong goal.",
     "gap": "Exact; simulated points lie on the lines (`seerax figure tree`).",
 }
