@@ -14,7 +14,7 @@ setup: .venv/.made
 	@touch $@
 
 demo: setup
-	$(BIN)/seerax train maze4 --steps 12000000 --out runs/demo --overwrite
+	$(BIN)/seerax train maze4 --steps 16000000 --out runs/demo --overwrite
 	$(BIN)/seerax film runs/demo
 
 reproduce: setup
