@@ -434,11 +434,14 @@ def soak(minutes: float = 30.0) -> dict[str, Any]:
 
 
 def soaked(measured: np.ndarray, compiled: list[float], minutes: float) -> dict[str, Any]:
+    """The slope is the median of those between any two minutes: a kernel may take back idle memory once, in one go."""
+    from scipy.stats import theilslopes
+
     warm = 60 * minutes / 6
     seconds, memory = measured[measured[:, 0] > warm].T
     minute = (seconds / 60).astype(int)
     each = [float(np.median(memory[minute == m]).round(1)) for m in np.unique(minute)]
-    slope = float(np.polyfit(seconds / 60, memory, 1)[0])
+    slope = float(theilslopes(each, np.unique(minute)).slope)
     late = sum(moment > warm for moment in compiled)
     must(abs(slope) < 1.0, f"memory changes by {slope:.2f} MB per minute: {each}")
     must(late == 0, f"{late} compilations after warm-up")
