@@ -375,7 +375,7 @@ def test_stills_are_written_whole(maze4_mdp: BeliefMDP, tmp_path: Path) -> None:
     problem, moment = maze4_mdp.problem, maze_moment()
     scenes = [(f"scene {number}", lambda ax: problem.draw(ax, *moment)) for number in range(5)]
     figures.setup(tmp_path / "deep" / "setup.png", scenes)
-    figures.sensing_map(tmp_path / "sensing.png", problem, np.zeros((3, 2)), np.zeros(3, bool))
+    figures.sensing_maps(tmp_path / "sensing.png", [figures.Sensing("", problem, np.zeros((3, 2)), np.zeros(3, bool))])
     figures.curve(tmp_path / "curve.png", {"brpo": [(STEPS, SEEDS[0])]}, 1.0)
     figures.tree_gap(tmp_path / "gap.png", [figures.TreePoint(depth, 2, "brpo", 1.0, 0.1) for depth in (1, 2)])
     sizes = {path.name: Image.open(path).size for path in tmp_path.rglob("*") if path.is_file()}

@@ -14,7 +14,7 @@ FILES = {
     "curves": ("Run", "curve", "draw_curves", "over_seeds"),
     "gap": ("TreePoint", "draw_gap", "tree_gap"),
     "sheets": ("Draw", "scene", "setup"),
-    "maps": ("Sensing", "draw_sensing", "gather", "sensing_map", "sensing_maps"),
+    "maps": ("Sensing", "draw_sensing", "gather", "sensing_maps"),
     "reels": ("Reel", "keyframes"),
     "paper": ("TITLES", "benchmark", "bonus", "composition", "inputs"),
     "films": (

@@ -45,13 +45,8 @@ def gather(title: str, arena: Any, episodes: Sequence[Episode]) -> Sensing:
     return Sensing(title, arena, positions, np.concatenate([state.sensed[1:] for state in states]))
 
 
-def sensing_map(path: str | Path, arena: Arena, positions: np.ndarray, sensed: np.ndarray) -> None:
-    """Where the agent senses: steps that sensed per cell in colour, everywhere it has been in grey."""
-    sensing_maps(path, [Sensing("", arena, positions, sensed)])
-
-
 def sensing_maps(path: str | Path, maps: Sequence[Sensing]) -> None:
-    """Beside each other, with one scale of colours."""
+    """Beside each other: steps that sensed per cell on one scale, everywhere the agents have been in grey."""
     save(lay_out_maps(maps), path)
 
 
