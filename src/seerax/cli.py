@@ -225,7 +225,7 @@ class Reproduce:
     only: Annotated[tuple[str, ...], arg(metavar="NAME ...")] = ()
     """Entries like maze4-brpo, or the groups headline, small, bonus, inputs, sensing and composition (default: all)."""
     seeds: Annotated[int | None, arg(metavar="K")] = None
-    """How many seeds of each learned agent (default: 5, or 2 if quick)."""
+    """How many seeds of each learned agent (default: 5, 10 on Door4, or 2 if quick)."""
     budget: Literal["quick", "full"] = "full"
     """quick: a sixth of the training, kept apart in results/paper-quick. full: our settings, in results/paper."""
     redo: bool = False

@@ -115,7 +115,7 @@ SETTINGS = {
     ),
     "maze4": Experiment("maze4", scale=(0.5, 0.5, 0.1), ppo=replace(MAZE, steps=20_000_000)),
     "maze10": Experiment("maze10", scale=(0.5, 0.5, 0.1), ppo=replace(MAZE, steps=30_000_000)),
-    "door4": Experiment("door4", scale=(0.5, 0.5, 0.1), ppo=replace(LONG, steps=8_000_000)),
+    "door4": Experiment("door4", scale=(0.5, 0.5, 0.1), ppo=LONG),
     "tree": Experiment("tree", ppo=replace(QUICK, steps=1_000_000)),
     "tiger": Experiment("tiger", ppo=QUICK),
 }

@@ -42,6 +42,10 @@ class Task:
         return self.entry.name
 
     @property
+    def seeds(self) -> int:
+        return self.budget.seeds_of(self.entry.problem)
+
+    @property
     def result(self) -> Path:
         return self.budget.results / f"{self.name}.json"
 
@@ -56,17 +60,17 @@ class Task:
 
     @property
     def run(self) -> runs.Run:
-        return runs.Run(self.entry.experiment(self.budget), 0, self.budget.seeds, self.folder)
+        return runs.Run(self.entry.experiment(self.budget), 0, self.seeds, self.folder)
 
     @property
     def steps(self) -> int:
         """Of all seeds together."""
         ppo = self.run.experiment.ppo
-        return ppo.iterations * ppo.batch * self.budget.seeds if self.entry.learns else 0
+        return ppo.iterations * ppo.batch * self.seeds if self.entry.learns else 0
 
     def config(self) -> Result:
         about = self.run.config() if self.entry.learns else {"problem": self.entry.problem, "agent": self.entry.agent}
-        return as_read({**about, "seed": 0, "seeds": self.budget.seeds, "episodes": self.entry.episodes})
+        return as_read({**about, "seed": 0, "seeds": self.seeds, "episodes": self.entry.episodes})
 
     def kept_config(self) -> Result | None:
         """That of the result, or else of the training that was begun."""
@@ -125,7 +129,7 @@ def asked_budget(command: cli.Reproduce) -> Budget:
     if command.seeds is None:
         return budget
     runs.checked_seed(0, command.seeds)
-    return replace(budget, seeds=command.seeds)
+    return replace(budget, seeds=command.seeds, more_seeds={})
 
 
 def again(command: cli.Reproduce) -> str:
@@ -160,7 +164,7 @@ def carry_out(tasks: list[Task], done: int) -> list[str]:
 def shown(bar: SweepBar, task: Task, done: int, failed: int, passed: int) -> Report:
     """The whole plan's progress, with the present entry's latest held-out return."""
     returned = ""
-    seeds, steps = task.budget.seeds, task.steps
+    seeds, steps = task.seeds, task.steps
 
     def show(progress: Progress) -> None:
         nonlocal returned
@@ -176,7 +180,7 @@ def shown(bar: SweepBar, task: Task, done: int, failed: int, passed: int) -> Rep
 def steps_done(task: Task) -> int:
     """Of a training that goes on; one that begins anew has none."""
     ours = task.entry.learns and begun(task)
-    return task.folder.steps_done() * task.budget.seeds if ours else 0
+    return task.folder.steps_done() * task.seeds if ours else 0
 
 
 # ---- train -------------------------------------------------------------------------------------------------------
@@ -214,7 +218,7 @@ def measured(task: Task, show: Report, say: Callable[[str], None]) -> Result:
         "problem": task.entry.problem,
         "agent": task.entry.agent,
         "config": task.config(),
-        "seeds": task.budget.seeds,
+        "seeds": task.seeds,
         "episodes": task.entry.episodes,
         "curves": list(curves(task)) if learns else [],
         "per_seed": [part.summary() for part in parts],
@@ -233,7 +237,7 @@ def players(task: Task) -> Iterator[tuple[BeliefMDP, Policy | Clairvoyant]]:
         ppo = task.run.experiment.trainer()
         yield from ((ppo.mdp, runs.load_brain(ppo, task.folder.policy(seed))) for seed in task.run.seed_numbers)
     else:
-        yield from [baseline(task.entry)] * task.budget.seeds
+        yield from [baseline(task.entry)] * task.seeds
 
 
 def baseline(entry: Entry) -> tuple[BeliefMDP, Policy | Clairvoyant]:
