@@ -3,7 +3,7 @@ PYTHON ?= python3
 UV := $(shell command -v uv 2>/dev/null || echo $(PYTHON) -m uv)
 BIN := .venv/bin
 
-.PHONY: setup demo test lint reproduce bench torture ensembles calibration clean
+.PHONY: setup demo test lint reproduce bench torture ensembles calibration table1 clean
 
 setup: .venv/.made
 
@@ -34,7 +34,7 @@ lint: setup
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-ensembles calibration: setup
+ensembles calibration table1: setup
 	$(BIN)/python benchmarks/$@.py
 
 clean:
