@@ -5,22 +5,20 @@ from __future__ import annotations
 import json
 import os
 import signal
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import jax
 import numpy as np
 import pytest
 
-from seerax import experiments, problems, rollout, runs, store
+from seerax import experiments, pictures, problems, rollout, runs, store
 from seerax.advice import ensemble
 from seerax.config import Config
 from seerax.errors import Mistake
-from seerax.paper import claims, draw, plan, report, reproduce, rules
+from seerax.paper import claims, draw, plan, policies, report, reproduce, rules
 from seerax.paper.plan import BUDGETS, PLAN, SENSING, SIX
 from seerax.paper.rules import Results
 
@@ -196,18 +194,18 @@ def test_quick_is_kept_apart_and_never_reaches_the_documents(reproduced):
 
 
 def test_the_documents_and_the_shipped_policies_come_from_the_results(reproduced):
-    marks = "".join(f"<!-- {name} -->\n\n<!-- end -->\nby hand\n" for name in report.PARTS)
+    marks = "".join(f"<!-- {name} -->\n\n<!-- end -->\nby hand\n" for name in (*report.PARTS, "figures"))
     for path in (report.README, report.PAGE):
         path.parent.mkdir(exist_ok=True)
         path.write_text(marks)
-    report.POLICIES.mkdir(parents=True)
+    policies.SHIPPED.mkdir(parents=True)
     assert reproduced("--only", "tiger-clairvoyant", "tiger-brpo", "--seeds", "2")[0] == 0
     mine = kept()
     told = rules.told(mine["evaluation"], 2)
     for path in (report.README, report.PAGE):
         assert f"**{told}** | 10.00 |" in path.read_text() and "by hand" in path.read_text()
     assert "not run yet" in report.PAGE.read_text()
-    shipped = store.read_about(report.POLICIES / "tiger-brpo.safetensors")
+    shipped = store.read_about(policies.SHIPPED / "tiger-brpo.safetensors")
     assert shipped["held_out"] == max(curve["returned"] for curve in mine["curves"])
 
 
@@ -410,26 +408,54 @@ def test_the_tables_say_how_far_brpo_has_gone_and_what_it_cost():
     assert f"({len([e for e in PLAN.values() if e.learns])} of " in report.cost(world)
 
 
-def test_figures_are_drawn_from_what_is_there(monkeypatch, tmp_path):
-    drawn: list[str] = []
-    names = ("benchmark", "bonus", "inputs", "composition")
-    fake = {name: lambda path, results: drawn.append(path.name) for name in names}
-    monkeypatch.setitem(sys.modules, "seerax.figures.paper", SimpleNamespace(**fake))
-    assert list(draw.draw({"maze4-ensemble": {}}, tmp_path)) == []
-    paths = list(draw.draw({"maze4-brpo": {}, "maze10-brpo-blend0.1": {}}, tmp_path))
-    assert drawn == ["benchmark.png", "composition.png"] == [path.name for path in paths]
+@pytest.fixture
+def drawn(monkeypatch):
+    """Pictures and films by name, with who plays in them, in the order in which they are asked for."""
+    asked: dict[str, tuple[str, ...]] = {}
+    fake = {
+        name: pictures.Kind(lambda path, figure: asked.update({path.name: figure.targets})) for name in pictures.FIGURES
+    }
+    monkeypatch.setattr(pictures, "FIGURES", fake)
+    monkeypatch.setattr(pictures, "film", lambda film: asked.update({film.out.name: (film.target,)}) or film.out)
+    return asked
+
+
+def test_charts_are_drawn_from_what_is_there(drawn, tmp_path):
+    full = BUDGETS["full"]
+    assert list(draw.draw({"maze4-ensemble": {}}, tmp_path, full)) == []
+    paths = list(draw.draw({"crowdnav-upmle": {}, "maze10-brpo-blend0.1": {}}, tmp_path, full))
+    assert list(drawn) == ["benchmark.png", "composition.png"] == [path.name for path in paths]
+    assert list(draw.draw({"tree-posterior_sampling": {}}, tmp_path, full)) == [tmp_path / "tree.png"]
+
+
+def test_the_best_seed_of_the_budgets_run_plays_in_scenes_and_films(drawn, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    quick, results = BUDGETS["quick"], {"maze4-brpo": {}, "door4-brpo": {}}
+    save_policies(quick.runs / "maze4-brpo", [1.0, 3.0, 2.0])
+    shipped = policies.SHIPPED / "door4-brpo.safetensors"
+    shipped.parent.mkdir(parents=True)
+    shipped.touch()
+    paths = [*draw.draw(results, Path(), quick), *draw.films(results, Path("films"), quick)]
+    assert [str(path) for path in paths] == ["benchmark.png", "sensing.png", "keyframes.png", "films/maze4.mp4"]
+    best = str(runs.RunFolder(quick.runs / "maze4-brpo").policy(1))
+    assert drawn["sensing.png"] == drawn["keyframes.png"] == drawn["maze4.mp4"] == (best,)
+    assert draw.filmed(results, BUDGETS["full"]) == {"door4": str(shipped)}  # its run is gone
+
+
+def save_policies(folder: Path, returned: list[float]) -> None:
+    for seed, each in enumerate(returned):
+        path = runs.RunFolder(folder).policy(seed)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        store.save_tree(path, {"w": np.zeros(1)}, {"held_out": each})
 
 
 def test_the_better_of_two_trainings_is_shipped(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
-    report.POLICIES.mkdir(parents=True)
+    policies.SHIPPED.mkdir(parents=True)
     results = {}
     for name, returned in (("maze4-bpo", [1.0, 4.0]), ("maze4-bpo-bonus", [3.0, 2.0])):
         results[name] = {"curves": [{"returned": each} for each in returned]}
-        for seed, each in enumerate(returned):
-            path = runs.RunFolder(Path("runs", name)).policy(seed)
-            path.parent.mkdir(parents=True, exist_ok=True)
-            store.save_tree(path, {"w": np.zeros(1)}, {"held_out": each})
-    report.ship(results, Path("runs"))
-    (shipped,) = report.POLICIES.iterdir()
+        save_policies(Path("runs", name), returned)
+    policies.ship(results, Path("runs"))
+    (shipped,) = policies.SHIPPED.iterdir()
     assert shipped.name == "maze4-bpo.safetensors" and store.read_about(shipped)["held_out"] == 4.0

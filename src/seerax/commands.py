@@ -252,25 +252,10 @@ def replay(command: cli.Replay) -> None:
 
 
 def film(command: cli.Film) -> None:
+    from seerax import pictures
+
     devices.prepare()
-    key = runs.episode_key(command.seed, command.episode)
-    problem, agent, players = find_players(command.target, command.agent, command.problem)
-    mdp, policy = players[0]
-    if not hasattr(mdp.problem, "draw"):
-        raise Mistake(f"{problem} has no draw method, so it cannot be filmed.")
-    path = command.out or _film_path(command.target, problem, agent)
-    figures.check(path, "film")
-    panels = [(agent, rollout.record(key, mdp, policy))]
-    if agent in AGENTS:
-        panels.insert(0, ("ensemble", rollout.record(key, mdp, ensemble)))
-    figures.film(path, panels, mdp.problem.draw, getattr(mdp.problem, "senses", None))
-    out.print(f"{path}")
-
-
-def _film_path(target: str, problem: str, agent: str) -> Path:
-    if Path(target).is_dir():
-        return Path(target) / "film.mp4"
-    return Path("films") / f"{problem.replace(':', '-')}-{agent}.mp4"
+    out.print(f"{pictures.film(command)}")
 
 
 def figure(command: cli.Figure) -> None:

@@ -1,4 +1,4 @@
-"""What `seerax figure` plays or reads before something can be drawn."""
+"""What `seerax figure` and `seerax film` play or read before something can be drawn."""
 
 from __future__ import annotations
 
@@ -125,6 +125,31 @@ def tree(path: Path, command: cli.Figure) -> None:
             result = rollout.evaluate(runs.evaluation_key(0), mdp, ensemble, 4096)
             rows.append(figures.TreePoint(depth, episodes, "posterior sampling", result.mean, result.stderr))
     figures.tree_gap(path, rows)
+
+
+# ---- films -------------------------------------------------------------------------------------------------------
+
+
+def film(command: cli.Film) -> Path:
+    """Returns where it is."""
+    key = runs.episode_key(command.seed, command.episode)
+    problem, agent, players = find_players(command.target, command.agent, command.problem)
+    mdp, policy = players[0]
+    if not hasattr(mdp.problem, "draw"):
+        raise Mistake(f"{problem} has no draw method, so it cannot be filmed.")
+    path = command.out or film_path(command.target, problem, agent)
+    figures.check(path, "film")
+    panels = [(agent, rollout.record(key, mdp, policy))]
+    if agent in AGENTS:
+        panels.insert(0, ("ensemble", rollout.record(key, mdp, ensemble)))
+    figures.film(path, panels, mdp.problem.draw, getattr(mdp.problem, "senses", None))
+    return path
+
+
+def film_path(target: str, problem: str, agent: str) -> Path:
+    if Path(target).is_dir():
+        return Path(target) / "film.mp4"
+    return Path("films") / f"{problem.replace(':', '-')}-{agent}.mp4"
 
 
 # ---- all ---------------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Tables of what was measured, for README and docs/results.md, and the policies that come with seerax."""
+"""Tables of what was measured, for README and docs/results.md."""
 
 from __future__ import annotations
 
@@ -8,12 +8,11 @@ from pathlib import Path
 from seerax import exact, pages, store
 from seerax.commands import share
 from seerax.paper import claims, draw
-from seerax.paper.plan import PLAN, SIX, SMALL, Budget, versions
+from seerax.paper.plan import PLAN, SIX, SMALL, Budget
 from seerax.paper.rules import NotRun, Result, Results, better, told
-from seerax.runs import RunFolder
 
 MISSING = "not run yet"
-POLICIES, README, PAGE = Path("src/seerax/policies"), Path("README.md"), Path("docs/results.md")
+README, PAGE, FILMS = Path("README.md"), Path("docs/results.md"), "films"
 OPTIMA = {"tiger": exact.tiger_optimum, "tree": lambda: exact.tree_optimum(claims.DEPTH)}
 
 
@@ -108,12 +107,7 @@ def one_seed(results: Results) -> str:
     return duration(sum(result["training_seconds"] / result["seeds"] for result in each))
 
 
-def figures(results: Results) -> str:
-    shown = [f"![{picture.caption}]({name}.png)" for name, picture in draw.drawable(results).items()]
-    return "\n\n".join(shown) or MISSING
-
-
-PARTS = {"headline": headline, "claims": claims_table, "figures": figures, "entries": entries_table, "cost": cost}
+PARTS = {"headline": headline, "claims": claims_table, "entries": entries_table, "cost": cost}
 
 
 # ---- pages -------------------------------------------------------------------------------------------------------
@@ -125,36 +119,25 @@ def page(budget: Budget) -> Path:
 
 
 def write(results: dict[str, Result], budget: Budget) -> Iterator[Path]:
-    """The page with its pictures, and README's table."""
+    """The page with its pictures and films, and README's table."""
     found, path = Results(results), page(budget)
-    yield from draw.draw(results, path.parent)
+    parts = {**{name: part(found) for name, part in PARTS.items()}, "figures": figures(results, budget)}
     if path == PAGE:
-        for name, part in PARTS.items():
-            pages.write_between(PAGE, name, part(found))
-        pages.write_between(README, "headline", headline(found))
+        for name, part in parts.items():
+            pages.write_between(PAGE, name, part)
+        pages.write_between(README, "headline", parts["headline"])
         yield README
     else:
-        text = "\n\n".join([f"# Results, budget {budget.name}", *(part(found) for part in PARTS.values())])
+        text = "\n\n".join([f"# Results, budget {budget.name}", *parts.values()])
         store.write_bytes(path, f"{text}\n".encode())
     yield path
+    yield from draw.draw(results, path.parent, budget)
+    yield from draw.films(results, path.parent / FILMS, budget)
 
 
-# ---- policies ----------------------------------------------------------------------------------------------------
-
-
-def ship(results: dict[str, Result], folder: Path) -> None:
-    """The best seed by held-out return of each headline agent comes with seerax, if its run is still here."""
-    if not POLICIES.is_dir():
-        return
-    for problem, agent in dict.fromkeys((entry.problem, entry.agent) for entry in PLAN.values() if entry.headline):
-        rivals = [name for name in versions(problem, agent) if name in results]
-        if not rivals:
-            continue
-        policies = RunFolder(folder / max(rivals, key=lambda name: best_held_out(results[name]))).policies()
-        if policies:
-            best = max(policies, key=lambda path: store.read_about(path)["held_out"])
-            store.write_bytes(POLICIES / f"{problem}-{agent}.safetensors", best.read_bytes())
-
-
-def best_held_out(result: Result) -> float:
-    return max(curve["returned"] for curve in result["curves"])
+def figures(results: dict[str, Result], budget: Budget) -> str:
+    """In the page: pictures to be seen, films to be followed."""
+    seen = [f"![{caption}]({name}.png)" for name, caption in draw.captions(results, budget).items()]
+    films = ", ".join(f"[{problem}]({FILMS}/{problem}.mp4)" for problem in draw.filmed(results, budget))
+    told = [f"Films of the same episode by the ensemble and by BRPO: {films}."] if films else []
+    return "\n\n".join([*seen, *told]) or MISSING

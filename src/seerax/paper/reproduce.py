@@ -14,7 +14,7 @@ from seerax import commands, devices, experiments, problems, rollout, runs, stor
 from seerax.advice import Clairvoyant, ensemble
 from seerax.core import BeliefMDP, Policy
 from seerax.errors import Mistake, writing
-from seerax.paper import report
+from seerax.paper import policies, report
 from seerax.paper.plan import BUDGETS, PLAN, Budget, Entry, chosen
 from seerax.paper.rules import told
 from seerax.ppo import Progress
@@ -272,9 +272,9 @@ def kept(budget: Budget) -> dict[str, Result]:
 
 
 def conclude(budget: Budget) -> None:
-    """Pages and pictures of all results there are, and the policies that come with seerax."""
+    """The policies that come with seerax, and pages, pictures and films of all results there are."""
     results = kept(budget)
+    if budget.name == "full":
+        policies.ship(results, budget.runs)
     for path in report.write(results, budget):
         commands.out.print(f"{path}")
-    if budget.name == "full":
-        report.ship(results, budget.runs)
