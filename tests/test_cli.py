@@ -167,6 +167,7 @@ WRONG = {
     ),
     "results of a single problem": (["figure", "bonus", "maze4"], "figure bonus does not take runs or problems"),
     "sensing in one episode": (["figure", "sensing", "--episode", "3"], "figure sensing does not take --episode"),
+    "a run drawn twice": (["figure", "curve", "run", "./run"], "given a run folder twice"),
     "a curve of nothing": (["figure", "curve"], "at least one run folder"),
 }
 

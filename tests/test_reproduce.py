@@ -19,8 +19,9 @@ from seerax.advice import ensemble
 from seerax.config import Config
 from seerax.errors import Mistake
 from seerax.paper import claims, draw, plan, policies, report, reproduce, rules
-from seerax.paper.plan import BUDGETS, PLAN, SENSING, SIX
+from seerax.paper.plan import BUDGETS, PLAN
 from seerax.paper.rules import Results
+from seerax.problems import SENSING, SIX
 
 TINY = Config(steps=768, worlds=16, length=8, minibatches=2, evaluations=3, evaluation_episodes=16)
 

@@ -32,6 +32,8 @@ SENSED_EPISODES = 100
 def curve(path: Path, command: cli.Figure) -> None:
     if not command.targets:
         raise Mistake("figure curve needs at least one run folder.")
+    if len({Path(target).resolve() for target in command.targets}) < len(command.targets):
+        raise Mistake("figure curve was given a run folder twice.")
     opened = [runs.reopen(Path(target)) for target in command.targets]
     folders = [run.folder for run in opened]
     known = [folder.read_means() for folder in folders if folder.evaluation.exists()]
@@ -66,7 +68,7 @@ def of_the_paper(name: str, path: Path, command: cli.Figure) -> None:
 def sensing(path: Path, command: cli.Figure) -> None:
     """One map, or those of all problems that can be drawn."""
     maps = []
-    for title, mdp, policy in players(command, ("maze4", "maze10", "door4")):
+    for title, mdp, policy in players(command, problems.SENSING):
         if not hasattr(mdp.problem, "draw_place"):
             raise Mistake("Where it senses is drawn for Maze4, Maze10 and Door4 only.")
         keys = jax.random.split(runs.evaluation_key(0), SENSED_EPISODES)
@@ -78,7 +80,7 @@ def sensing(path: Path, command: cli.Figure) -> None:
 def keyframes(path: Path, command: cli.Figure) -> None:
     key = runs.episode_key(0, command.episode)
     reels = []
-    for title, mdp, policy in players(command, ("crowdnav", "maze4", "maze10", "door4")):
+    for title, mdp, policy in players(command, ("crowdnav", *problems.SENSING)):
         if not hasattr(mdp.problem, "draw"):
             raise Mistake(f"{title} has no draw method, so there is nothing to see.")
         reels.append(figures.Reel(title, mdp.problem, rollout.record(key, mdp, policy)))

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from seerax import experiments, figures, pages, scaling, store
-from seerax.bench.sections import SIX
+from seerax.problems import SIX
 
 # Steps per CPU second of the authors' code: environment, filter and ensemble together, the best of several runs.
 ORIGINAL = {"crowdnav": 1450, "cartpole": 128, "armshelf": 170, "maze4": 1180, "maze10": 311, "door4": 403}

@@ -18,8 +18,8 @@ from typing import Any, NamedTuple
 from seerax import devices, peers
 from seerax.bench.timing import exponent
 from seerax.errors import Mistake, unknown
+from seerax.problems import SIX
 
-SIX = ("crowdnav", "cartpole", "armshelf", "maze4", "maze10", "door4")
 HYPOTHESES = (4, 16, 64, 256, 1024, 4096)
 MANY_WORLDS = (64, 256, 1024, 4096, 16384)
 SEEDS = (1, 2, 4, 8, 16)

@@ -15,6 +15,7 @@ from seerax.figures import heights
 from seerax.figures.axes import shared_legend, tidy
 from seerax.figures.curves import STEPS, Run, draw_curve, in_millions
 from seerax.figures.files import save
+from seerax.problems import SENSING
 from seerax.problems.sketch import PALETTE
 
 Results = Mapping[str, Mapping[str, Any]]  # by entry: curves of all seeds, evaluation, extra
@@ -27,7 +28,6 @@ TITLES = {
     "maze10": "Maze10",
     "door4": "Door4",
 }
-SENSING = ("maze4", "maze10", "door4")  # the problems of the paper's ablations
 
 
 class Line(NamedTuple):

@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 from seerax import exact
 from seerax.paper import rules
-from seerax.paper.plan import SENSING, SIX
 from seerax.paper.rules import Judge, NotRun, Results, Verdict
+from seerax.problems import SENSING, SIX
 
 DEPTH = 4  # of the tree
 EXPLORED = ("bpo", "upmle")

@@ -8,9 +8,10 @@ from typing import NamedTuple
 
 from seerax import pictures
 from seerax.cli import Figure, Film
-from seerax.paper.plan import PLAN, SENSING, SIX, Budget
+from seerax.paper.plan import PLAN, Budget
 from seerax.paper.policies import players
 from seerax.paper.rules import Result
+from seerax.problems import SENSING, SIX
 
 Kept = Mapping[str, Result]
 

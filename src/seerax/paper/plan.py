@@ -12,10 +12,8 @@ from seerax.agents import AGENTS
 from seerax.commands import BASELINES, FRESH_EPISODES
 from seerax.errors import unknown
 from seerax.experiments import Experiment
+from seerax.problems import SENSING, SIX, SMALL
 
-SIX = ("crowdnav", "cartpole", "armshelf", "maze4", "maze10", "door4")
-SENSING = ("maze4", "maze10", "door4")  # the problems of the paper's ablations
-SMALL = ("tiger", "tree")  # whose Bayes-optimal values are known
 EPSILON = {"maze4": 1.0, "maze10": 100.0, "door4": 1.0}  # of the bonus that BPO and UP-MLE have in the paper
 BETTER_SENSING = "seerax.problems.maze:maze10_better_sensing"
 EPISODES = {"tiger": 100_000, "tree": 10_000}  # fresh ones for each seed, where not FRESH_EPISODES

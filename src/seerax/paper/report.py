@@ -8,8 +8,9 @@ from pathlib import Path
 from seerax import exact, pages, store
 from seerax.commands import share
 from seerax.paper import claims, draw
-from seerax.paper.plan import PLAN, SIX, SMALL, Budget
+from seerax.paper.plan import PLAN, Budget
 from seerax.paper.rules import NotRun, Result, Results, better, told
+from seerax.problems import SIX, SMALL
 
 MISSING = "not run yet"
 README, PAGE, FILMS = Path("README.md"), Path("docs/results.md"), "films"

@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from seerax.paper.plan import SIX, versions
+from seerax.paper.plan import versions
+from seerax.problems import SIX
 from seerax.statistics import student_interval
 
 Result = dict[str, Any]
