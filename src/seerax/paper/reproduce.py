@@ -10,6 +10,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import jax
+
 from seerax import commands, devices, experiments, problems, rollout, runs, store
 from seerax.advice import Clairvoyant, ensemble
 from seerax.core import BeliefMDP, Policy
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
 
 Result = dict[str, Any]
 Report = Callable[[Progress], None]
+Player = tuple[BeliefMDP, Policy | Clairvoyant]
 
 
 @dataclass(frozen=True)
@@ -57,6 +60,10 @@ class Task:
     def trained(self) -> Path:
         """Is there once the training is complete. Checkpoints may then go."""
         return self.folder.path / "trained.json"
+
+    def last_policy(self, seed: int) -> Path:
+        """Where learning led, be it better or worse than the best policy on the way."""
+        return self.folder.path / f"last-seed{seed}.safetensors"
 
     @property
     def run(self) -> runs.Run:
@@ -196,7 +203,10 @@ def train(task: Task, show: Report, say: Callable[[str], None]) -> None:
     ours = begun(task)
     if ours and task.trained.exists():
         return
-    runs.train(task.run, show, resume=ours, overwrite=not ours and task.folder.config.exists(), say=say)
+    progress = runs.train(task.run, show, resume=ours, overwrite=not ours and task.folder.config.exists(), say=say)
+    for i, seed in enumerate(task.run.seed_numbers):
+        brain = jax.tree.map(lambda leaf, i=i: leaf[i], progress.learner.brain)
+        runs.save_policy(task.last_policy(seed), task.run.experiment, brain, {"seed": seed, "steps": progress.steps})
     store.write_json(task.trained, {"seconds": task.folder.rows()[-1]["seconds"]})
 
 
@@ -208,10 +218,7 @@ def measured(task: Task, show: Report, say: Callable[[str], None]) -> Result:
     learns = task.entry.learns
     if learns:
         train(task, show, say)
-    parts = [
-        rollout.evaluate(runs.evaluation_key(seed), mdp, policy, task.entry.episodes)
-        for seed, (mdp, policy) in enumerate(players(task))
-    ]
+    parts = played(task, players(task))
     whole = rollout.joined(parts) if learns else replace(rollout.joined(parts), seeds=1)
     return {
         "name": task.name,
@@ -223,7 +230,7 @@ def measured(task: Task, show: Report, say: Callable[[str], None]) -> Result:
         "curves": list(curves(task)) if learns else [],
         "per_seed": [part.summary() for part in parts],
         "evaluation": whole.summary(),
-        "extra": crashes(whole) if task.entry.problem == "door4" else {},
+        "extra": counted_crashes(task, whole) if task.entry.problem == "door4" else {},
         "training_seconds": store.read_json(task.trained)["seconds"] if learns else 0.0,
         "cores": len(devices.cores()),
         "versions": runs.versions(),
@@ -231,16 +238,28 @@ def measured(task: Task, show: Report, say: Callable[[str], None]) -> Result:
     }
 
 
-def players(task: Task) -> Iterator[tuple[BeliefMDP, Policy | Clairvoyant]]:
+def played(task: Task, contestants: Iterator[Player]) -> list[Evaluation]:
+    """Each seed on fresh episodes of its own."""
+    return [
+        rollout.evaluate(runs.evaluation_key(seed), mdp, policy, task.entry.episodes)
+        for seed, (mdp, policy) in enumerate(contestants)
+    ]
+
+
+def players(task: Task) -> Iterator[Player]:
     """One for each seed."""
     if task.entry.learns:
-        ppo = task.run.experiment.trainer()
-        yield from ((ppo.mdp, runs.load_brain(ppo, task.folder.policy(seed))) for seed in task.run.seed_numbers)
+        yield from learned(task, task.folder.policy)
     else:
         yield from [baseline(task.entry)] * task.seeds
 
 
-def baseline(entry: Entry) -> tuple[BeliefMDP, Policy | Clairvoyant]:
+def learned(task: Task, file: Callable[[int], Path]) -> Iterator[Player]:
+    ppo = task.run.experiment.trainer()
+    yield from ((ppo.mdp, runs.load_brain(ppo, file(seed))) for seed in task.run.seed_numbers)
+
+
+def baseline(entry: Entry) -> Player:
     if entry.agent == "better_sensing":
         return maze.maze10_better_sensing(), ensemble
     return commands.baseline(problems.make(entry.problem), entry.agent)
@@ -251,6 +270,13 @@ def curves(task: Task) -> Iterator[Result]:
     for seed, (steps, held_out) in zip(task.run.seed_numbers, task.folder.curves(), strict=True):
         returned = store.read_about(task.folder.policy(seed))["held_out"]
         yield {"seed": seed, "steps": steps.astype(int).tolist(), "held_out": held_out.tolist(), "returned": returned}
+
+
+def counted_crashes(task: Task, whole: Evaluation) -> Result:
+    """Of the policies that were returned, and where learning led."""
+    if not task.entry.learns:
+        return crashes(whole)
+    return {**crashes(whole), "at_the_end": crashes(rollout.joined(played(task, learned(task, task.last_policy))))}
 
 
 def crashes(whole: Evaluation) -> Result:
