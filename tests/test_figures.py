@@ -530,9 +530,10 @@ def test_the_bent_scale_can_be_read_back(height: float) -> None:
 
 
 def test_the_bonus_is_shown_with_intervals_and_crashes() -> None:
+    last = {"crashes": {"mean": 9.0, "ci95": [8.0, 10.0]}}
     results = {
         "door4-brpo": entry(mean=80.0, crashes={"mean": 0.5, "ci95": [0.4, 0.7]}),
-        "door4-brpo-bonus100": entry(mean=70.0, crashes={"mean": 0.2, "ci95": [0.1, 0.4]}),
+        "door4-brpo-bonus100": entry(mean=70.0, crashes={"mean": 0.2, "ci95": [0.1, 0.4]}, at_the_end=last),
         "door4-ensemble": entry(mean=60.0),
     }
     maze4, _, door4, crashes = paper.lay_out_bonuses(results).axes
@@ -541,7 +542,9 @@ def test_the_bonus_is_shown_with_intervals_and_crashes() -> None:
     assert points.get_xydata().tolist() == [[0, 80], [2, 70]]  # 10 was not run, its place stays empty
     [bars] = [collection.get_segments() for collection in door4.collections]
     np.testing.assert_allclose([bar[:, 1] for bar in bars], [(78, 83), (68, 73)])
-    assert crashes.lines[0].get_ydata().tolist() == [0.5, 0.2] and crashes.get_ylim()[0] == 0
+    returned, last_ones = (points for points in crashes.lines if points.get_marker() == "o")
+    assert returned.get_ydata().tolist() == [0.5, 0.2]
+    assert last_ones.get_xydata().tolist() == [[2, 9]] and last_ones.get_markerfacecolor() == "white"
 
 
 def test_the_composition_compares_sum_and_blends() -> None:

@@ -272,6 +272,10 @@ def measured(mean: float, **others: Any) -> dict[str, Any]:
     return {**told, "success": 1.0, "length": 100.0, "sensing": 0.5, **others}
 
 
+def crashing(often: float) -> dict[str, Any]:
+    return {"crashes": {"mean": often, "ci95": [often - 0.05, often + 0.05]}}
+
+
 def made_up(name: str, mean: float | None = None, **others: Any) -> dict[str, Any]:
     """A result as the paper would have it, but for what is said."""
     entry = PLAN[name]
@@ -286,7 +290,7 @@ def made_up(name: str, mean: float | None = None, **others: Any) -> dict[str, An
         "evaluation": evaluation,
         "per_seed": [evaluation] * 5,
         "curves": [{"seed": seed, **curve} for seed in range(5)] if entry.learns else [],
-        "extra": {"crashes": {"mean": often, "ci95": [often - 0.05, often + 0.05]}, "crash_free": 0.97},
+        "extra": {**crashing(0.1), "crash_free": 0.97, "at_the_end": crashing(often)},
         "config": {"ppo": {"evaluation_episodes": 1000}},
         "seeds": 5,
         "training_seconds": 60.0,
@@ -310,7 +314,6 @@ def with_extra(name: str, **changes: Any) -> dict[str, Any]:
     return {**result, "extra": {**result["extra"], **changes}}
 
 
-FEW = {"mean": 0.1, "ci95": [0.0, 0.2]}
 QUICK = {"held_out": [0.0, 150.0, 150.0]}
 AGAINST = {  # by claim: one entry that came out otherwise
     **{f"improves-{p}": made_up(f"{p}-ensemble", 149.0 if p != "maze10" else 469.0) for p in SIX},
@@ -328,7 +331,7 @@ AGAINST = {  # by claim: one entry that came out otherwise
     "start": with_curves("maze4-brpo", held_out=[60.0, 150.0, 150.0]),
     "held-out": with_curves("door4-brpo", returned=99.0),
     "fresh": {**made_up("door4-brpo"), "per_seed": [measured(150.0)] * 4 + [measured(99.0)]},
-    "crashes": with_extra("door4-brpo-bonus100", crashes=FEW),
+    "crashes": with_extra("door4-brpo-bonus100", at_the_end=crashing(0.1)),
     "faster": made_up("maze4-brpo", length=101.0),
     "door-readings": made_up("door4-brpo", sensing=0.05),
     "door-crashes": with_extra("door4-brpo", crash_free=0.9),
@@ -427,6 +430,15 @@ def test_charts_are_drawn_from_what_is_there(drawn, tmp_path):
     paths = list(draw.draw({"crowdnav-upmle": {}, "maze10-brpo-blend0.1": {}}, tmp_path, full))
     assert list(drawn) == ["benchmark.png", "composition.png"] == [path.name for path in paths]
     assert list(draw.draw({"tree-posterior_sampling": {}}, tmp_path, full)) == [tmp_path / "tree.png"]
+
+
+def test_the_last_policies_are_kept_beside_the_best(reproduced):
+    reproduced(*ASKED)
+    task = reproduce.Task(PLAN["tiger-brpo"], replace(BUDGETS["full"], seeds=2))
+    last, best = ([store.read_about(file(seed)) for seed in (0, 1)] for file in (task.last_policy, task.folder.policy))
+    assert [each["steps"] for each in last] == [768, 768] and [each["seed"] for each in last] == [0, 1]
+    assert "held_out" in best[0] and "held_out" not in last[0]
+    assert len(reproduce.played(task, reproduce.learned(task, task.last_policy))) == 2
 
 
 def test_the_best_seed_of_the_budgets_run_plays_in_scenes_and_films(drawn, monkeypatch, tmp_path):

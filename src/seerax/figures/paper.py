@@ -165,29 +165,35 @@ def lay_out_bonuses(results: Results) -> Figure:
     draw_crashes(beside, results, "door4")
     beside.set_title("Door4, crashes", fontsize=12)
     figure.axes[0].set_ylabel("return", fontsize=11)
-    shared_legend(figure, 2)
+    shared_legend(figure, 3)
     return figure
 
 
 def draw_bonuses(ax: Axes, results: Results, problem: str) -> None:
     found = {words: results[name] for entry, words in BONUSES.items() if (name := entry.format(problem)) in results}
     finals = {words: entry["evaluation"] for words, entry in found.items()}
-    draw_finals(ax, finals, "brpo", "BRPO, 95 % interval")
+    draw_finals(ax, finals, PALETTE["brpo"], "returned policy, 95 % interval")
     ensemble = results.get(f"{problem}-ensemble")
     if found and ensemble:
         ax.axhline(ensemble["evaluation"]["mean"], **look(ENSEMBLE))
 
 
 def draw_crashes(ax: Axes, results: Results, problem: str) -> None:
+    """Of the policy that is returned and, hollow, of the last one."""
     found = {words: results.get(entry.format(problem), {}).get("extra", {}) for entry, words in BONUSES.items()}
     crashes = {words: extra["crashes"] for words, extra in found.items() if "crashes" in extra}
-    draw_finals(ax, crashes, "ink", None)
+    last = {words: extra["at_the_end"]["crashes"] for words, extra in found.items() if "at_the_end" in extra}
+    draw_finals(ax, crashes, PALETTE["brpo"], None)
+    if last:
+        draw_finals(ax, last, PALETTE["ink"], "last policy, 95 % interval", markerfacecolor="white", zorder=1.9)
     ax.set_ylabel("steps in touch, per episode", fontsize=11)
     if crashes:
-        ax.set_ylim(bottom=0)
+        ax.set_yscale("log")
 
 
-def draw_finals(ax: Axes, finals: Mapping[str, Mapping[str, Any]], colour: str, label: str | None) -> None:
+def draw_finals(
+    ax: Axes, finals: Mapping[str, Mapping[str, Any]], colour: str, label: str | None, **marks: Any
+) -> None:
     """Points with intervals, one a bonus, in the order of the bonuses."""
     tidy(ax, "epsilon of the bonus", "")
     if not finals:
@@ -196,7 +202,7 @@ def draw_finals(ax: Axes, finals: Mapping[str, Mapping[str, Any]], colour: str, 
     means = np.array([final["mean"] for final in finals.values()])
     intervals = np.array([final["ci95"] for final in finals.values()])
     margins = np.abs(intervals - means[:, None]).T
-    ax.errorbar(places, means, margins, fmt="o", color=PALETTE[colour], capsize=4, markersize=6, label=label)
+    ax.errorbar(places, means, margins, fmt="o", color=colour, capsize=4, markersize=6, label=label, **marks)
     ax.set_xticks(range(len(BONUSES)), list(BONUSES.values()))
     ax.set_xlim(-0.5, len(BONUSES) - 0.5)
     return None

@@ -92,7 +92,8 @@ def bonus_for_brpo() -> Iterator[Claim]:
         )
         yield Claim(f"potential-{p}", "ours", says, rule, rules.not_below(f"{brpo}-potential100", brpo))
     judge = rules.crashes_more("door4-brpo-bonus100", "door4-brpo")
-    yield Claim("crashes", "V-C", "With epsilon 100 it crashes into doors more often", "intervals apart", judge)
+    says, rule = "With epsilon 100 it crashes into doors more often", "last policies, intervals apart"
+    yield Claim("crashes", "V-C", says, rule, judge)
 
 
 def behaviour() -> Iterator[Claim]:

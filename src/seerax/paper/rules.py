@@ -196,10 +196,10 @@ def readings(name: str, most: float) -> Judge:
 
 
 def crashes_more(one: str, other: str) -> Judge:
-    """The interval of steps in touch with a closed door lies above the other's."""
+    """The interval of steps in touch with a closed door lies above the other's, where learning has led both."""
 
     def judge(results: Results) -> Verdict:
-        a, b = (results[name]["extra"]["crashes"] for name in (one, other))
+        a, b = (results[name]["extra"]["at_the_end"]["crashes"] for name in (one, other))
         return Verdict(f"{told(a, 2)} against {told(b, 2)} an episode", above(a, b))
 
     return judge
