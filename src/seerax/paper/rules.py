@@ -199,10 +199,17 @@ def crashes_more(one: str, other: str) -> Judge:
     """The interval of steps in touch with a closed door lies above the other's, where learning has led both."""
 
     def judge(results: Results) -> Verdict:
-        a, b = (results[name]["extra"]["at_the_end"]["crashes"] for name in (one, other))
+        a, b = (last_crashes(results, name) for name in (one, other))
         return Verdict(f"{told(a, 2)} against {told(b, 2)} an episode", above(a, b))
 
     return judge
+
+
+def last_crashes(results: Results, name: str) -> Measured:
+    last = results[name]["extra"].get("at_the_end")
+    if last is None:
+        raise NotRun(f"the last policy of {name}")
+    return last["crashes"]
 
 
 def crash_free(name: str, least: float) -> Judge:
