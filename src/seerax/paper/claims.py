@@ -178,16 +178,16 @@ REMARKS = {
     "held-out": "Algorithm 1 returns the best policy by held-out return, and the first one measured is the ensemble.",
     "start": "Here exactly: the network's mean starts at zero, and the first policy is the ensemble.",
     "cartpole-time": "They are slower, but by less: batches are large and inputs normalised for all three.",
-    "unable-door4": "Some seeds learn it, some do not. No reading is needed to learn: a crash tells the truth for 10, and "
-    "the ensemble that never senses has 78 (`docs/problems.md`).",
+    "unable-door4": "Some seeds learn it, some do not. No reading is needed to learn: a crash tells the truth for 10, "
+    "and the ensemble that never senses has 78 (`docs/problems.md`).",
     "robust-door4": "One reading may move the belief by 2, which epsilon 10 pays with 20 and the problem with -1: "
     "learning goes where sensing never ends, and the best policy on the way is the first, the ensemble.",
     "crashes": "Counted where learning has led. The returned policy is the best on the way, which is the ensemble.",
     "faster": "Where the ensemble runs into somebody its episode is short; BRPO waits for a gap.",
-    "door-crashes": "It takes the risk: one crash costs as much as ten readings. A rule by hand that crashes in 2.4 % of "
-    "the episodes takes 4 readings and returns 95.6 (`docs/problems.md`), less than BRPO.",
-    "inputs-maze4": "Without the belief it takes twice the readings, and in the middle of the training its return falls "
-    "far below the ensemble's. Opposite advice cancels whether one is sure of nothing or torn between two.",
+    "door-crashes": "It takes the risk: one crash costs as much as ten readings. A rule by hand that crashes in 2.4 % "
+    "of the episodes takes 4 readings and returns 95.6 (`docs/problems.md`), less than BRPO.",
+    "inputs-maze4": "Without the belief it takes twice the readings, and in the middle of the training its return "
+    "falls far below the ensemble's. Opposite advice cancels whether one is sure of nothing or torn between two.",
     "naive": "At depth 4 the tree is small enough for BPO to find sensing by chance.",
     "table-random": "Our experts brake. With experts that always push with full thrust, the authors' rule, ours has "
     "408.9 +- 2.0 (`make table1`, `docs/problems.md`).",
