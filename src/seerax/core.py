@@ -217,6 +217,15 @@ def l1_bonus(epsilon: float) -> Bonus:
     return bonus
 
 
+def gain_bonus(epsilon: float) -> Bonus:
+    """The authors' code: epsilon * (H(b) - H(b')), H the normalised entropy. What is known at the end stays paid."""
+
+    def bonus(filter: Any, belief: Belief, next_belief: Belief, done: Array) -> Array:
+        return epsilon * (filter.entropy(belief) - filter.entropy(next_belief))
+
+    return bonus
+
+
 def entropy_bonus(epsilon: float, discount: float = 1.0) -> Bonus:
     """Potential-based shaping, gamma * Phi(b') - Phi(b) with Phi = -epsilon * normalised entropy.
 

@@ -16,7 +16,7 @@ import numpy as np
 from seerax import agents, problems
 from seerax.agents import Agent
 from seerax.config import Config
-from seerax.core import BeliefMDP, Bonus, entropy_bonus, l1_bonus
+from seerax.core import BeliefMDP, Bonus, entropy_bonus, gain_bonus, l1_bonus
 from seerax.errors import Mistake, one_line, unknown
 from seerax.ppo import PPO
 
@@ -32,7 +32,7 @@ class Experiment:
     scale: Scale = 1.0  # of the network's raw output, one for all or one per action dimension
     blend: float | None = None  # instead of the sum, (1 - w) * advice + w * raw
     bonus: float = 0.0  # epsilon of the information bonus
-    bonus_form: str = "l1"  # l1: the paper's change of belief; entropy: potential-based
+    bonus_form: str = "l1"  # l1: the paper's change of belief; gain: its code's; entropy: potential-based
     ppo: Config = field(default_factory=Config)
 
     def mdp(self) -> BeliefMDP:
@@ -61,7 +61,8 @@ class Experiment:
         return PPO(mdp, self.method(), self.ppo)
 
     def _bonus(self, discount: float) -> Bonus | None:
-        forms: dict[str, Any] = {"l1": l1_bonus, "entropy": partial(entropy_bonus, discount=discount)}
+        potential = partial(entropy_bonus, discount=discount)
+        forms: dict[str, Any] = {"l1": l1_bonus, "gain": gain_bonus, "entropy": potential}
         if self.bonus_form not in forms:
             raise unknown("bonus form", self.bonus_form, forms)
         return forms[self.bonus_form](self.bonus) if self.bonus else None

@@ -46,7 +46,7 @@ class Task:
 
     @property
     def seeds(self) -> int:
-        return self.budget.seeds_of(self.entry.problem)
+        return self.budget.seeds_of(self.entry.problem, self.entry.agent)
 
     @property
     def result(self) -> Path:

@@ -140,6 +140,11 @@ def tree(depth: int = 4, rounds: int = 1) -> BeliefMDP:
     return BeliefMDP(problem, filter, ensemble, walking_expert())
 
 
+def deep_tree() -> BeliefMDP:
+    """256 leaves: chance no longer finds both the sensing and the way."""
+    return tree(depth=8)
+
+
 def posterior_sampling(mdp: BeliefMDP) -> BeliefMDP:
     """One draw from the posterior for every round, followed to its leaf (the paper's PSRL)."""
     sampled = advice.sampled(mdp.filter, walking_expert(), per=lambda state: state.round)
