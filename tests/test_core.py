@@ -12,7 +12,19 @@ import pytest
 from jax import Array
 
 from seerax import advice, rollout
-from seerax.core import Action, BeliefMDP, Key, Latent, Moment, Outcome, Step, World, entropy_bonus, l1_bonus
+from seerax.core import (
+    Action,
+    BeliefMDP,
+    Key,
+    Latent,
+    Moment,
+    Outcome,
+    Step,
+    World,
+    entropy_bonus,
+    gain_bonus,
+    l1_bonus,
+)
 from seerax.filters import Categorical
 
 # ---- a line to walk on -------------------------------------------------------------------------------------------
@@ -296,6 +308,16 @@ def test_the_l1_bonus_is_epsilon_times_the_l1_change_of_the_belief() -> None:
     assert float(bonus) == pytest.approx(EPSILON * (0.65 + 0.65), rel=1e-5)
 
 
+def test_the_gain_bonus_pays_for_the_entropy_that_is_lost_and_keeps_it_paid() -> None:
+    filter = table_mdp(random_table(0)).filter
+    before, after = np.array([0.5, 0.5]), np.array([0.9, 0.1])
+    for done in (False, True):
+        bonus = gain_bonus(EPSILON)(filter, jnp.log(before), jnp.log(after), jnp.bool_(done))
+        assert float(bonus) == pytest.approx(EPSILON * (1 - entropy(after)), rel=1e-5)
+    back = gain_bonus(EPSILON)(filter, jnp.log(after), jnp.log(before), jnp.bool_(False))
+    assert float(back) == pytest.approx(-EPSILON * (1 - entropy(after)), rel=1e-5)
+
+
 def bonus_collected(mdp: BeliefMDP, seed: int) -> np.ndarray:
     """Bonuses of every step of whole episodes under random choices, [episodes, DEPTH]."""
 
@@ -332,13 +354,14 @@ def test_the_entropy_bonus_changes_every_choices_value_by_the_same_potential(see
         assert shaped[history].argmax() == quality.argmax()
 
 
-def test_the_l1_bonus_can_make_useless_knowledge_optimal_where_the_entropy_bonus_does_not() -> None:
+@pytest.mark.parametrize("paid", [l1_bonus, gain_bonus])
+def test_a_bonus_can_make_useless_knowledge_optimal_where_the_entropy_bonus_does_not(paid: Any) -> None:
     mdp = table_mdp(costly_gossip())
     plain, _ = enumerated(mdp)
     shaped, _ = enumerated(mdp.with_bonus(entropy_bonus(EPSILON, mdp.problem.discount)))
-    curious, _ = enumerated(mdp.with_bonus(l1_bonus(EPSILON)))
     assert plain[()].argmax() != 0 and plain[()][0] == pytest.approx(plain[()].max() - 1)
     assert shaped[()].argmax() != 0 and shaped[()][0] == pytest.approx(shaped[()].max() - 1, abs=1e-4)
+    curious, _ = enumerated(mdp.with_bonus(paid(EPSILON)))
     assert curious[()].argmax() == 0
 
 

@@ -13,7 +13,7 @@ from jax import Array
 
 from seerax import advice, exact, rollout
 from seerax.core import Action, BeliefMDP, Key, Situation
-from seerax.problems import tiger, tree
+from seerax.problems import doors, tiger, tree
 
 # ---- the tree, by enumeration ------------------------------------------------------------------------------------
 
@@ -187,3 +187,26 @@ def test_waiting_for_a_lead_of_three_earns_tigers_optimum_in_simulation(tiger_md
     evaluation = rollout.evaluate(jax.random.key(0), tiger_mdp, lead_of_three, 20_000)
     assert abs(evaluation.mean - exact.tiger_optimum()) < 4 * evaluation.stderr
     assert evaluation.stderr < 0.08
+
+
+# ---- doors -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("door", range(4))
+def test_what_readings_and_trials_tell_of_doors_is_what_the_filter_learns_from_them(door: int) -> None:
+    """Bodies that lean on the door sense, or run into it, in all worlds of the prior."""
+    mdp = doors.door4()
+    place = jnp.asarray(doors.CENTRES[door] - (0.0, doors.SPHERE.contact + 1e-4), jnp.float32)
+
+    def change(key: Key, velocity: float, sensing: float) -> Array:
+        prior_key, step_key = jax.random.split(key)
+        latent = mdp.problem.prior(prior_key)
+        state = mdp.problem.reset(key, latent)._replace(position=place, velocity=jnp.array([0.0, velocity]))
+        action, before = jnp.array([0.0, 0.0, sensing]), mdp.filter.init()
+        after = mdp.filter.update(before, state, action, mdp.problem.step(step_key, state, action, latent).state)
+        return jnp.abs(jnp.exp(after) - jnp.exp(before)).sum()
+
+    keys = jax.random.split(jax.random.key(door), 20_000)
+    for wanted, (velocity, sensing) in zip(exact.door_changes(door), [(0.0, 1.0), (2.5, -1.0)], strict=True):
+        found = np.asarray(jax.jit(jax.vmap(lambda k, v=velocity, s=sensing: change(k, v, s)))(keys))
+        assert abs(found.mean() - wanted) < 4 * found.std() / np.sqrt(found.size)

@@ -12,6 +12,7 @@ from seerax.core import (
     Step,
     World,
     entropy_bonus,
+    gain_bonus,
     l1_bonus,
 )
 from seerax.devices import prepare
@@ -30,6 +31,7 @@ __all__ = [
     "World",
     "ensemble",
     "entropy_bonus",
+    "gain_bonus",
     "l1_bonus",
     "prepare",
 ]

@@ -62,8 +62,8 @@ class Train:
     bonus: float = 0.0
     """Epsilon of the information bonus while training."""
     bonus_form: Literal["l1", "gain", "entropy"] = "l1"
-    """l1: the paper's change of belief. gain: the loss of entropy, as in the authors' code. entropy: potential-based, which
-    cannot change what is optimal."""
+    """l1: the paper's change of belief. gain: the loss of entropy, as in the authors' code. entropy: potential-based,
+    which cannot change what is optimal."""
     devices: Annotated[int | None, arg(metavar="N")] = None
     """Share the worlds among so many cores or accelerators (default: all there are)."""
     distributed: bool = False
@@ -224,9 +224,10 @@ class Reproduce:
     """
 
     only: Annotated[tuple[str, ...], arg(metavar="NAME ...")] = ()
-    """Entries like maze4-brpo, or the groups headline, small, bonus, inputs, sensing, depth and composition (default: all)."""
+    """Entries like maze4-brpo, or the groups headline, small, bonus, inputs, sensing, depth and composition (default:
+    all)."""
     seeds: Annotated[int | None, arg(metavar="K")] = None
-    """How many seeds of each learned agent (default: 5, 10 on Door4, or 2 if quick)."""
+    """How many seeds of each learned agent (default: 5, on Door4 10 and for its baselines 20, or 2 if quick)."""
     budget: Literal["quick", "full"] = "full"
     """quick: a sixth of the training, kept apart in results/paper-quick. full: our settings, in results/paper."""
     redo: bool = False

@@ -1,4 +1,4 @@
-"""Exact values of the small problems, by dynamic programming over beliefs: what learning is measured against."""
+"""What is known exactly, by going through all cases: what learning is measured against."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from functools import cache
 
 import numpy as np
 
-from seerax.problems import tiger, tree
+from seerax.problems import doors, tiger, tree
 
 
 def tree_optimum(depth: int, episodes: int = 1) -> float:
@@ -58,3 +58,19 @@ def tiger_optimum(discount: float = 1.0, most: int = 60) -> float:
         if np.abs(new - value).max() < 1e-12:
             return float(new[most])
         value = new
+
+
+def door_changes(door: int) -> tuple[float, float]:
+    """E ||b - b'||_1 from Door4's prior in front of a door, as close as one can be: of a reading, and of trying it."""
+    bits = np.asarray(doors.configurations())  # of the doors and, likewise, of a reading
+    prior = bits.any(-1) / bits.any(-1).sum()
+    right = np.asarray(doors.accuracy(doors.CENTRES[door] - (0.0, doors.SPHERE.contact)))
+    read = np.where(bits[:, None] == bits, right, 1 - right).prod(-1)  # P(reading | configuration)
+    tried = np.stack([bits[:, door] == 0, bits[:, door] == 1])  # a crash, a passage: each tells the truth
+    return _expected_change(prior, read), _expected_change(prior, tried)
+
+
+def _expected_change(prior: np.ndarray, likelihood: np.ndarray) -> float:
+    """Over observations [m] with these likelihoods [m, k]: sum_o P(o) ||b(. | o) - b||_1."""
+    joint = likelihood * prior
+    return float(np.abs(joint - joint.sum(-1, keepdims=True) * prior).sum())

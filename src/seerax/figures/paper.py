@@ -64,6 +64,8 @@ BONUSES = {
     "{}-brpo": "0",
     "{}-brpo-bonus10": "10",
     "{}-brpo-bonus100": "100",
+    "{}-brpo-gain10": "10,\ncode",
+    "{}-brpo-gain100": "100,\ncode",
     "{}-brpo-potential100": "100,\npotential",
 }
 

@@ -17,6 +17,7 @@ from seerax.problems import SENSING, SIX, SMALL
 EPSILON = {"maze4": 1.0, "maze10": 100.0, "door4": 1.0}  # of the bonus that BPO and UP-MLE have in the paper
 BETTER_SENSING = "seerax.problems.maze:maze10_better_sensing"
 EPISODES = {"tiger": 100_000, "tree": 10_000}  # fresh ones for each seed, where not FRESH_EPISODES
+CHEAP_SENSING = "seerax.problems.doors:door4_cheap_sensing"
 DEEP_TREE = "seerax.problems.tree:deep_tree"
 # Of the full budget, where not five: some seeds of BPO and UP-MLE learn Door4 and some do not, and ten leave it open
 # whether UP-MLE is below BRPO.
@@ -92,6 +93,7 @@ def entries() -> Iterator[Entry]:
     yield from (Entry("inputs", problem, "brpo_without_belief") for problem in SENSING)
     yield Entry("sensing", "maze10", "better_sensing")
     yield Entry("sensing", "maze10", "brpo", "better_sensing", {"problem": BETTER_SENSING})
+    yield Entry("sensing", "door4", "brpo", "cheap_sensing", {"problem": CHEAP_SENSING})
     yield from (Entry("depth", "tree", agent, "deep", {"problem": DEEP_TREE}) for agent in ("brpo", "bpo"))
     yield from (Entry("composition", "maze10", "brpo", f"blend{w:g}", {"blend": w}) for w in (0.1, 0.5))
 

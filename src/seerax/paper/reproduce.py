@@ -69,6 +69,9 @@ class Task:
     def run(self) -> runs.Run:
         return runs.Run(self.entry.experiment(self.budget), 0, self.seeds, self.folder)
 
+    def mdp(self) -> BeliefMDP:
+        return self.run.experiment.mdp() if self.entry.learns else problems.make(self.entry.problem)
+
     @property
     def steps(self) -> int:
         """Of all seeds together."""
@@ -274,18 +277,20 @@ def curves(task: Task) -> Iterator[Result]:
 
 def counted_crashes(task: Task, whole: Evaluation) -> Result:
     """Of the policies that were returned, and where learning led."""
+    problem: Any = task.mdp().problem
     if not task.entry.learns:
-        return crashes(whole)
-    return {**crashes(whole), "at_the_end": crashes(rollout.joined(played(task, learned(task, task.last_policy))))}
+        return crashes(problem, whole)
+    last = rollout.joined(played(task, learned(task, task.last_policy)))
+    return {**crashes(problem, whole), "at_the_end": crashes(problem, last)}
 
 
-def crashes(whole: Evaluation) -> Result:
+def crashes(problem: doors.Doors, whole: Evaluation) -> Result:
     """Steps in touch with a closed door per episode, and the share of episodes without any."""
     assert whole.sensed is not None and whole.success is not None
-    counts = doors.crashes(whole.returns, whole.sensed, whole.success)
+    counts = doors.crashes(problem, whole.returns, whole.sensed, whole.success)
     counted = replace(whole, returns=counts)
     crashed = {"mean": counted.mean, "ci95": list(counted.interval())}
-    return {"crashes": crashed, "crash_free": float((counts < 0.5).mean())}
+    return {"crashes": crashed, "crash_free": float((counts == 0).mean())}
 
 
 # ---- conclude ----------------------------------------------------------------------------------------------------

@@ -62,6 +62,7 @@ class Doors:
     Action: two thrusts, and sensing if the third is positive.
     """
 
+    sensing_cost: float = SENSING_COST
     horizon: int = 300
     discount: float = 1.0
     action_low: tuple[float, ...] = (-1.0, -1.0, -1.0)
@@ -86,7 +87,7 @@ class Doors:
         reading = jnp.where(sensed, jnp.where(right == (latent == 1), OPEN, CLOSED), UNKNOWN)
         state = DoorState(motion.position, motion.velocity, crashed, passed, reading, sensed)
         done = arrived(state)
-        return Step(state, TARGET_REWARD * done - CRASH_COST * crashed.any() - SENSING_COST * sensed, done)
+        return Step(state, TARGET_REWARD * done - CRASH_COST * crashed.any() - self.sensing_cost * sensed, done)
 
     def features(self, state: DoorState) -> Array:
         """Position, velocity, offset to the target, and which door was crashed into or passed in this step."""
@@ -151,9 +152,9 @@ def arrived(state: DoorState) -> Array:
     return jnp.linalg.norm(TARGET - state.position) < TARGET_RADIUS
 
 
-def crashes(returns: np.ndarray, sensed: np.ndarray, success: np.ndarray) -> np.ndarray:
+def crashes(problem: Doors, returns: np.ndarray, sensed: np.ndarray, success: np.ndarray) -> np.ndarray:
     """Steps in touch with a closed door, of whole episodes: whatever else moves a return is known."""
-    return (TARGET_REWARD * success - SENSING_COST * sensed - returns) / CRASH_COST
+    return np.rint((TARGET_REWARD * success - problem.sensing_cost * sensed - returns) / CRASH_COST)
 
 
 # ---- expert ------------------------------------------------------------------------------------------------------
@@ -184,13 +185,18 @@ def waypoint(position: Array, latent: Latent) -> Array:
 # ---- builder -----------------------------------------------------------------------------------------------------
 
 
-def door4() -> BeliefMDP:
+def door4(sensing_cost: float = SENSING_COST) -> BeliefMDP:
     """Belief over the configurations, the belief-weighted sum of experts, sensing with probability 0.5."""
-    problem, expert = Doors(), nearest_door_expert()
+    problem, expert = Doors(sensing_cost), nearest_door_expert()
     log_prior = jnp.where(configurations().any(-1), 0.0, -jnp.inf)
     filter = Categorical(configurations(), problem.log_likelihood, log_prior)
     ensemble = advice.sometimes(problem, advice.weighted(filter, expert))
     return BeliefMDP(problem, filter, ensemble, expert)
+
+
+def door4_cheap_sensing() -> BeliefMDP:
+    """As the authors' code has it; the paper says 1."""
+    return door4(sensing_cost=0.1)
 
 
 # ---- drawing -----------------------------------------------------------------------------------------------------
