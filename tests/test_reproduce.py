@@ -14,11 +14,11 @@ import jax
 import numpy as np
 import pytest
 
-from seerax import experiments, pictures, problems, rollout, runs, store
+from seerax import commands, experiments, pictures, problems, rollout, runs, store
 from seerax.advice import ensemble
 from seerax.config import Config
 from seerax.errors import Mistake
-from seerax.paper import claims, draw, plan, policies, report, reproduce, rules
+from seerax.paper import claims, draw, places, plan, policies, report, reproduce, rules
 from seerax.paper.plan import BUDGETS, PLAN
 from seerax.paper.rules import Results
 from seerax.problems import SENSING, SIX, doors
@@ -87,6 +87,32 @@ def test_crashes_are_the_steps_in_touch_with_a_closed_door(make):
         assert told["crashes"]["mean"] == pytest.approx(counts.mean())
         assert told["crash_free"] == (counts == 0).mean()
     assert counts.sum() > 0
+
+
+def test_when_and_where_it_senses_is_counted_step_by_step(monkeypatch):
+    """Against a plain walk through the same episodes."""
+    monkeypatch.setattr(pictures, "SENSED_EPISODES", 3)
+    for name in ("maze4", "door4"):
+        policy = runs.shipped_policy(name, "brpo")
+        found = places.measured(policy)
+        _, _, [(mdp, player), *_] = commands.find_players(str(policy), None)
+        kinds: dict[str, list[bool]] = {kind: [] for kind in found if kind != "episodes"}
+        for key in jax.random.split(runs.evaluation_key(0), 3):
+            episode = rollout.record(key, mdp, player)
+            state, beliefs = episode.situation.state, np.exp(episode.situation.belief)
+            for now in range(len(state.sensed) - 1):
+                sensed, (x, y) = bool(state.sensed[now + 1]), state.position[now + 1]
+                sure = beliefs[now].max()
+                close = abs(y - 0.3) < 0.5 if name == "door4" else np.hypot(*((x, y) - state.position[0])) < 0.5
+                if name == "door4":
+                    kinds["steps_near"].append(close)
+                    kinds["readings_near"] += [close] * sensed
+                else:
+                    kinds["at_start" if close else "elsewhere"].append(sensed)
+                if sure < 0.9 or sure >= 0.99:
+                    kinds["undecided" if sure < 0.9 else "sure"].append(sensed)
+        assert found.pop("episodes") == 3
+        assert found == pytest.approx({kind: sum(flags) / max(len(flags), 1) for kind, flags in kinds.items()})
 
 
 # ---- the command -------------------------------------------------------------------------------------------------
@@ -276,6 +302,14 @@ OTHERS = {
     "tree-posterior_sampling": -3.1,
     "tiger-brpo": 5.15,
 }
+SENSING_MAP = {
+    "undecided": 0.5,
+    "sure": 0.1,
+    "at_start": 0.6,
+    "elsewhere": 0.3,
+    "readings_near": 1.0,
+    "steps_near": 0.5,
+}
 TYPICAL = {
     "brpo": {"length": 80.0, "sensing": 0.02},
     "bpo": {"success": 0.2},
@@ -298,7 +332,8 @@ def made_up(name: str, mean: float | None = None, **others: Any) -> dict[str, An
     """A result as the paper would have it, but for what is said."""
     entry = PLAN[name]
     mean = OTHERS.get(name, MEANS.get(entry.agent, 100.0)) if mean is None else mean
-    evaluation = measured(mean, **{**TYPICAL.get(entry.agent, {}), **others})
+    helped = {"sensing": 0.6} if entry.suffix == "bonus" else {}
+    evaluation = measured(mean, **{**TYPICAL.get(entry.agent, {}), **helped, **others})
     start = OTHERS.get(f"{entry.problem}-ensemble", 100.0) if entry.agent.startswith("brpo") else 0.0
     slow = entry.agent != "brpo"
     curve = {"steps": [0, 1_000_000, 2_000_000], "held_out": [start, start if slow else mean, mean], "returned": mean}
@@ -308,7 +343,7 @@ def made_up(name: str, mean: float | None = None, **others: Any) -> dict[str, An
         "evaluation": evaluation,
         "per_seed": [evaluation] * 5,
         "curves": [{"seed": seed, **curve} for seed in range(5)] if entry.learns else [],
-        "extra": {**crashing(0.1), "crash_free": 0.97, "at_the_end": crashing(often)},
+        "extra": {**crashing(0.1), "crash_free": 0.97, "at_the_end": crashing(often), "sensing": SENSING_MAP},
         "config": {"ppo": {"evaluation_episodes": 1000}},
         "seeds": 5,
         "training_seconds": 60.0,
@@ -351,6 +386,10 @@ AGAINST = {  # by claim: one entry that came out otherwise
     "start": with_curves("maze4-brpo", held_out=[60.0, 150.0, 150.0]),
     "held-out": with_curves("door4-brpo", returned=99.0),
     "fresh": {**made_up("door4-brpo"), "per_seed": [measured(150.0)] * 4 + [measured(99.0)]},
+    **{f"helped-{p}": made_up(f"{p}-upmle-bonus", sensing=0.4) for p in SENSING},
+    **{f"when-{p}": with_extra(f"{p}-brpo", sensing={**SENSING_MAP, "sure": 0.3}) for p in ("maze4", "maze10")},
+    **{f"start-{p}": with_extra(f"{p}-brpo", sensing={**SENSING_MAP, "at_start": 0.2}) for p in ("maze4", "maze10")},
+    "where-door4": with_extra("door4-brpo", sensing={**SENSING_MAP, "readings_near": 0.9}),
     "crashes": with_extra("door4-brpo-bonus100", at_the_end=crashing(0.1)),
     "gain-crashes": with_extra("door4-brpo-gain100", at_the_end=crashing(0.1)),
     "faster": made_up("maze4-brpo", length=101.0),

@@ -71,10 +71,13 @@ def sensing(path: Path, command: cli.Figure) -> None:
     for title, mdp, policy in players(command, problems.SENSING):
         if not hasattr(mdp.problem, "draw_place"):
             raise Mistake("Where it senses is drawn for Maze4, Maze10 and Door4 only.")
-        keys = jax.random.split(runs.evaluation_key(0), SENSED_EPISODES)
-        episodes = [rollout.record(key, mdp, policy) for key in keys]
-        maps.append(figures.gather(title, mdp.problem, episodes))
+        maps.append(figures.gather(title, mdp.problem, episodes_to_map(mdp, policy)))
     figures.sensing_maps(path, maps)
+
+
+def episodes_to_map(mdp: BeliefMDP, policy: Policy | Any) -> list[rollout.Episode]:
+    keys = jax.random.split(runs.evaluation_key(0), SENSED_EPISODES)
+    return [rollout.record(key, mdp, policy) for key in keys]
 
 
 def keyframes(path: Path, command: cli.Figure) -> None:

@@ -70,6 +70,11 @@ class Entry:
         return self.learns and self.group in ("headline", "small")
 
     @property
+    def mapped(self) -> bool:
+        """Whether its sensing map is drawn."""
+        return self.name in {f"{problem}-brpo" for problem in SENSING}
+
+    @property
     def episodes(self) -> int:
         return EPISODES.get(self.problem, FRESH_EPISODES)
 

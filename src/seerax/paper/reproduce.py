@@ -16,7 +16,7 @@ from seerax import commands, devices, experiments, problems, rollout, runs, stor
 from seerax.advice import Clairvoyant, ensemble
 from seerax.core import BeliefMDP, Policy
 from seerax.errors import Mistake, writing
-from seerax.paper import policies, report
+from seerax.paper import places, policies, report
 from seerax.paper.plan import BUDGETS, PLAN, Budget, Entry, chosen
 from seerax.paper.rules import told
 from seerax.ppo import Progress
@@ -233,7 +233,7 @@ def measured(task: Task, show: Report, say: Callable[[str], None]) -> Result:
         "curves": list(curves(task)) if learns else [],
         "per_seed": [part.summary() for part in parts],
         "evaluation": whole.summary(),
-        "extra": counted_crashes(task, whole) if task.entry.problem == "door4" else {},
+        "extra": extra(task, whole),
         "training_seconds": store.read_json(task.trained)["seconds"] if learns else 0.0,
         "cores": len(devices.cores()),
         "versions": runs.versions(),
@@ -273,6 +273,13 @@ def curves(task: Task) -> Iterator[Result]:
     for seed, (steps, held_out) in zip(task.run.seed_numbers, task.folder.curves(), strict=True):
         returned = store.read_about(task.folder.policy(seed))["held_out"]
         yield {"seed": seed, "steps": steps.astype(int).tolist(), "held_out": held_out.tolist(), "returned": returned}
+
+
+def extra(task: Task, whole: Evaluation) -> Result:
+    """What is counted besides: crashes into doors; when and where the best seed's policy senses."""
+    crashed = counted_crashes(task, whole) if task.entry.problem == "door4" else {}
+    best = policies.best(task.folder) if task.entry.mapped else None
+    return {**crashed, **({"sensing": places.measured(best)} if best else {})}
 
 
 def counted_crashes(task: Task, whole: Evaluation) -> Result:

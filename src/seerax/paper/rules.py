@@ -220,6 +220,47 @@ def crash_free(name: str, least: float) -> Judge:
     return judge
 
 
+def senses_more(with_bonus: Iterable[str], without: Iterable[str]) -> Judge:
+    """Each of the ones senses in a larger share of its steps than its counterpart."""
+
+    def judge(results: Results) -> Verdict:
+        pairs = [
+            [results[name]["evaluation"]["sensing"] for name in pair] for pair in zip(with_bonus, without, strict=True)
+        ]
+        figure = ", ".join(f"{100 * mine:.1f} % against {100 * theirs:.1f} %" for mine, theirs in pairs)
+        return Verdict(figure, all(mine > theirs for mine, theirs in pairs))
+
+    return judge
+
+
+def senses_rather(name: str, one: str, other: str, times: float = 1.0) -> Judge:
+    """It senses more often in the one kind of step than in the other, so many times at least."""
+
+    def judge(results: Results) -> Verdict:
+        found = sensing_of(results, name)
+        a, b = found[one], found[other]
+        return Verdict(f"in {100 * a:.0f} % of the steps against {100 * b:.0f} %", a > times * b)
+
+    return judge
+
+
+def senses_near_wall(name: str, least: float) -> Judge:
+    def judge(results: Results) -> Verdict:
+        found = sensing_of(results, name)
+        near, passed = found["readings_near"], found["steps_near"]
+        return Verdict(f"{100 * near:.0f} % of the readings, {100 * passed:.0f} % of the steps", near >= least)
+
+    return judge
+
+
+def sensing_of(results: Results, name: str) -> Result:
+    """When and where, as on its map."""
+    found = results[name]["extra"].get("sensing")
+    if found is None:
+        raise NotRun(f"the sensing map of {name}")
+    return found
+
+
 # ---- training curves ---------------------------------------------------------------------------------------------
 
 
