@@ -76,8 +76,8 @@ class Problem(Protocol):
 class Filter(Protocol):
     """The paper's psi(s, b, a, s'): what turns observations into belief.
 
-    Optional: mean(belief) -> Latent, for the advisor `of_mean`; entropy(belief) in [0, 1], for `entropy_bonus`;
-    features(belief) -> Array, what a network sees of it where `vector` is not the best view.
+    Optional: mean(belief) -> Latent, for the advisor `of_mean`; entropy(belief) in [0, 1], for `entropy_bonus` and
+    `gain_bonus`; features(belief) -> Array, what a network sees of it where `vector` is not the best view.
     """
 
     def init(self) -> Belief: ...

@@ -127,7 +127,7 @@ def tree(path: Path, command: cli.Figure) -> None:
     for depth in (2, 3, 4, 5):
         for episodes in (1, 4, 16, 32):
             mdp = problems.tree.posterior_sampling(problems.tree.tree(depth, episodes))
-            result = rollout.evaluate(runs.evaluation_key(0), mdp, ensemble, 4096)
+            result = rollout.evaluate(runs.evaluation_key(0), mdp, ensemble, 20_000)
             rows.append(figures.TreePoint(depth, episodes, "posterior sampling", result.mean, result.stderr))
     figures.tree_gap(path, rows)
 

@@ -276,23 +276,21 @@ def curves(task: Task) -> Iterator[Result]:
 
 
 def extra(task: Task, whole: Evaluation) -> Result:
-    """What is counted besides: crashes into doors; when and where the best seed's policy senses."""
-    crashed = counted_crashes(task, whole) if task.entry.problem == "door4" else {}
+    """Where one can sense: crashes into doors, where learning led, and when and where the best seed's policy senses."""
+    if task.entry.problem not in problems.SENSING:
+        return {}
+    found = crashes(task.mdp().problem, whole)
+    if task.entry.learns:
+        last = rollout.joined(played(task, learned(task, task.last_policy)))
+        found["at_the_end"] = {**last.summary(), **crashes(task.mdp().problem, last)}
     best = policies.best(task.folder) if task.entry.mapped else None
-    return {**crashed, **({"sensing": places.measured(best)} if best else {})}
+    return {**found, "sensing": places.measured(best)} if best else found
 
 
-def counted_crashes(task: Task, whole: Evaluation) -> Result:
-    """Of the policies that were returned, and where learning led."""
-    problem: Any = task.mdp().problem
-    if not task.entry.learns:
-        return crashes(problem, whole)
-    last = rollout.joined(played(task, learned(task, task.last_policy)))
-    return {**crashes(problem, whole), "at_the_end": crashes(problem, last)}
-
-
-def crashes(problem: doors.Doors, whole: Evaluation) -> Result:
-    """Steps in touch with a closed door per episode, and the share of episodes without any."""
+def crashes(problem: Any, whole: Evaluation) -> Result:
+    """Of Door4, steps in touch with a closed door per episode, and the share of episodes without any."""
+    if not isinstance(problem, doors.Doors):
+        return {}
     assert whole.sensed is not None and whole.success is not None
     counts = doors.crashes(problem, whole.returns, whole.sensed, whole.success)
     counted = replace(whole, returns=counts)

@@ -65,34 +65,64 @@ def better(results: Results, problem: str, agent: str) -> Result:
 # ---- returns -----------------------------------------------------------------------------------------------------
 
 
-def against(one: str, others: Iterable[str], holds: Callable[[Measured, Measured], bool]) -> Judge:
-    """It holds between the one and each of the others."""
+def beats(one: str, *others: str) -> Judge:
+    """Its interval lies above those of all others."""
 
     def judge(results: Results) -> Verdict:
         mine, theirs = results[one]["evaluation"], [results[name]["evaluation"] for name in others]
         figure = f"{told(mine)} against {', '.join(map(told, theirs))}"
-        return Verdict(figure, all(holds(mine, each) for each in theirs))
+        return Verdict(figure, all(above(mine, each) for each in theirs))
 
     return judge
 
 
-def beats(one: str, *others: str) -> Judge:
-    """Its interval lies above those of all others."""
-    return against(one, others, above)
+def not_below(one: str, *others: str, share: float = 0.9) -> Judge:
+    """Its interval is not entirely below any other's, and it has this share of their gains: noise excuses nothing."""
+
+    def judge(results: Results) -> Verdict:
+        mine, theirs = results[one]["evaluation"], [results[name]["evaluation"] for name in others]
+        shares = [gain_share(results, one, name) for name in others]
+        figure = f"{told(mine)} against {', '.join(map(told, theirs))}; {in_percent(shares)} of the gain"
+        return Verdict(figure, not any(above(each, mine) for each in theirs) and all(each >= share for each in shares))
+
+    return judge
 
 
-def not_below(one: str, *others: str, share: float = 0.05) -> Judge:
-    """Its interval is not entirely below any other's, nor its mean by more than this share: noise excuses nothing."""
+def keeps(one: str, other: str, share: float) -> Judge:
+    """At least this share of the other's gain."""
 
-    def holds(mine: Measured, theirs: Measured) -> bool:
-        return not above(theirs, mine) and mine["mean"] >= theirs["mean"] - share * abs(theirs["mean"])
+    def judge(results: Results) -> Verdict:
+        kept = gain_share(results, one, other)
+        figure = f"{told(results[one]['evaluation'])} against {told(results[other]['evaluation'])}"
+        return Verdict(f"{figure}; {in_percent([kept])} of the gain", kept >= share)
 
-    return against(one, others, holds)
+    return judge
 
 
-def comparable(one: str, other: str, share: float = 0.02) -> Judge:
-    """The means differ by at most this share."""
-    return against(one, [other], lambda mine, theirs: abs(mine["mean"] - theirs["mean"]) <= share * abs(theirs["mean"]))
+def gain_share(results: Results, one: str, other: str) -> float:
+    """What it has gained over the problem's ensemble, in shares of what the other has."""
+    start = results[f"{one.partition('-')[0]}-ensemble"]["evaluation"]["mean"]
+    mine, theirs = (results[name]["evaluation"]["mean"] - start for name in (one, other))
+    return mine / theirs
+
+
+def in_percent(shares: Iterable[float]) -> str:
+    return ", ".join(f"{100 * each:.0f} %" for each in shares)
+
+
+def learned_nothing(names: Iterable[str]) -> Judge:
+    """The interval does not lie above the return of the untrained policy."""
+
+    def judge(results: Results) -> Verdict:
+        found = [results[name] for name in names]
+        untrained = [float(np.mean([curve["held_out"][0] for curve in each["curves"]])) for each in found]
+        figure = ", ".join(
+            f"{told(each['evaluation'])}, untrained {start:.1f}" for each, start in zip(found, untrained, strict=True)
+        )
+        lows = [each["evaluation"]["ci95"][0] for each in found]
+        return Verdict(figure, all(low <= start for low, start in zip(lows, untrained, strict=True)))
+
+    return judge
 
 
 def beats_adaptive(problem: str) -> Judge:
@@ -115,13 +145,12 @@ def returns_at_least(name: str, wanted: float) -> Judge:
     return judge
 
 
-def near(names: Iterable[str], wanted: float, share: float) -> Judge:
-    """All returns are at least this share of what is wanted."""
+def near(name: str, wanted: float, share: float) -> Judge:
+    """At least this share of what is wanted."""
 
     def judge(results: Results) -> Verdict:
-        found = [results[name]["evaluation"] for name in names]
-        figure = f"{', '.join(told(each, 2) for each in found)} against {wanted:.2f}"
-        return Verdict(figure, all(each["mean"] >= share * wanted for each in found))
+        found = results[name]["evaluation"]
+        return Verdict(f"{told(found, 2)} against {wanted:.2f}", found["mean"] >= share * wanted)
 
     return judge
 
@@ -136,7 +165,7 @@ def agrees(name: str, wanted: float, margin: float) -> Judge:
     return judge
 
 
-def matches_experts(problem: str, share: float = 0.99) -> Judge:
+def matches_brpo(problem: str, share: float = 0.99) -> Judge:
     """BPO and UP-MLE return at least this share of what BRPO returns."""
 
     def judge(results: Results) -> Verdict:
@@ -151,13 +180,10 @@ def matches_experts(problem: str, share: float = 0.99) -> Judge:
 # ---- other counts ------------------------------------------------------------------------------------------------
 
 
-def succeeds(names: Iterable[str], low: float = 0.0, high: float = 1.0) -> Judge:
-    """Success rates between these."""
-
+def succeeds(name: str, least: float) -> Judge:
     def judge(results: Results) -> Verdict:
-        rates = [results[name]["evaluation"]["success"] for name in names]
-        figure = ", ".join(f"{100 * rate:.1f} %" for rate in rates)
-        return Verdict(figure, all(low <= rate <= high for rate in rates))
+        rate = results[name]["evaluation"]["success"]
+        return Verdict(f"{100 * rate:.1f} %", rate >= least)
 
     return judge
 
@@ -184,13 +210,13 @@ def shorter(problems: Iterable[str]) -> Judge:
     return judge
 
 
-def readings(name: str, most: float) -> Judge:
+def readings(name: str, least: float, most: float) -> Judge:
     """Steps of an episode that sense."""
 
     def judge(results: Results) -> Verdict:
         mine = results[name]["evaluation"]
         count = mine["sensing"] * mine["length"]
-        return Verdict(f"{count:.1f} readings an episode", count <= most)
+        return Verdict(f"{count:.1f} readings an episode", least <= count <= most)
 
     return judge
 
@@ -199,17 +225,18 @@ def crashes_more(one: str, other: str) -> Judge:
     """The interval of steps in touch with a closed door lies above the other's, where learning has led both."""
 
     def judge(results: Results) -> Verdict:
-        a, b = (last_crashes(results, name) for name in (one, other))
+        a, b = (at_the_end(results, name)["crashes"] for name in (one, other))
         return Verdict(f"{told(a, 2)} against {told(b, 2)} an episode", above(a, b))
 
     return judge
 
 
-def last_crashes(results: Results, name: str) -> Measured:
+def at_the_end(results: Results, name: str) -> Measured:
+    """Where learning has led, be it better or worse than the policy that is returned."""
     last = results[name]["extra"].get("at_the_end")
     if last is None:
         raise NotRun(f"the last policy of {name}")
-    return last["crashes"]
+    return last
 
 
 def crash_free(name: str, least: float) -> Judge:
@@ -221,11 +248,11 @@ def crash_free(name: str, least: float) -> Judge:
 
 
 def senses_more(with_bonus: Iterable[str], without: Iterable[str]) -> Judge:
-    """Each of the ones senses in a larger share of its steps than its counterpart."""
+    """Where learning has led, each senses in a larger share of its steps than its counterpart."""
 
     def judge(results: Results) -> Verdict:
         pairs = [
-            [results[name]["evaluation"]["sensing"] for name in pair] for pair in zip(with_bonus, without, strict=True)
+            [at_the_end(results, name)["sensing"] for name in pair] for pair in zip(with_bonus, without, strict=True)
         ]
         figure = ", ".join(f"{100 * mine:.1f} % against {100 * theirs:.1f} %" for mine, theirs in pairs)
         return Verdict(figure, all(mine > theirs for mine, theirs in pairs))
@@ -276,7 +303,7 @@ def first_near_last(curve: Result, short: float) -> int:
     return next(steps for steps, value in zip(curve["steps"], curve["held_out"], strict=True) if value >= level - 1e-9)
 
 
-def learns_faster(problem: str, times: float = 2.0) -> Judge:
+def learns_faster(problem: str, times: float = 1.0) -> Judge:
     """BPO and UP-MLE need so many times BRPO's steps to 95 % of their own final return."""
 
     def judge(results: Results) -> Verdict:
@@ -307,11 +334,11 @@ def average(curve: Result) -> float:
     return float(np.trapezoid(held_out, steps) / (steps[-1] - steps[0]))
 
 
-def starts_at_ensemble(problems: Iterable[str] = SIX) -> Judge:
+def starts_at_ensemble() -> Judge:
     """BRPO's first held-out return and the ensemble's on fresh episodes: the intervals overlap."""
 
     def judge(results: Results) -> Verdict:
-        pairs = {p: (first_evaluation(results, p), results[f"{p}-ensemble"]["evaluation"]) for p in problems}
+        pairs = {p: (first_evaluation(results, p), results[f"{p}-ensemble"]["evaluation"]) for p in SIX}
         figure = "; ".join(f"{p} {mine['mean']:.1f} against {told(theirs)}" for p, (mine, theirs) in pairs.items())
         return Verdict(figure, all(overlap(*pair) for pair in pairs.values()))
 
@@ -327,11 +354,11 @@ def first_evaluation(results: Results, problem: str) -> Measured:
     return {"mean": mean, "ci95": (mean - margin, mean + margin)}
 
 
-def never_below_ensemble(gain: Callable[[Results, str], list[float]], problems: Iterable[str] = SIX) -> Judge:
-    """No seed's returned policy has less than the ensemble on the same episodes, on any problem."""
+def never_below_ensemble(gain: Callable[[Results, str], list[float]]) -> Judge:
+    """No seed has less than the ensemble on the same episodes, on any problem."""
 
     def judge(results: Results) -> Verdict:
-        gains = {p: min(gain(results, p)) for p in problems}
+        gains = {p: min(gain(results, p)) for p in SIX}
         figure = "smallest gain of a seed: " + ", ".join(f"{p} {value:+.1f}" for p, value in gains.items())
         return Verdict(figure, all(value >= 0 for value in gains.values()))
 
@@ -339,11 +366,11 @@ def never_below_ensemble(gain: Callable[[Results, str], list[float]], problems: 
 
 
 def held_out_gain(results: Results, problem: str) -> list[float]:
-    """On the held-out episodes by which it was chosen: BRPO's own start is the ensemble there."""
-    return [curve["returned"] - curve["held_out"][0] for curve in results[f"{problem}-brpo"]["curves"]]
+    """Of the last policy on held-out episodes: BRPO's own start is the ensemble there."""
+    return [curve["held_out"][-1] - curve["held_out"][0] for curve in results[f"{problem}-brpo"]["curves"]]
 
 
 def fresh_gain(results: Results, problem: str) -> list[float]:
-    """On the fresh episodes of each seed."""
+    """Of the returned policy on each seed's fresh episodes, as far as the ensemble has played them."""
     mine, theirs = (results[f"{problem}-{who}"]["per_seed"] for who in ("brpo", "ensemble"))
     return [a["mean"] - b["mean"] for a, b in zip(mine, theirs, strict=False)]
