@@ -547,6 +547,15 @@ def test_the_bonus_is_shown_with_intervals_and_crashes() -> None:
     assert last_ones.get_xydata().tolist() == [[2, 9]] and last_ones.get_markerfacecolor() == "white"
 
 
+def test_other_forms_of_the_bonus_stand_aside() -> None:
+    results = {f"maze4-brpo-{form}100": entry(mean=height) for form, height in (("bonus", 70.0), ("gain", 75.0))}
+    figure = paper.lay_out_bonuses({**results, "maze4-brpo-gain10": entry(mean=80.0)})
+    ours, code = (line.get_xydata() for line in figure.axes[0].lines if line.get_marker() == "o")
+    np.testing.assert_allclose(ours, [[2, 70]])
+    np.testing.assert_allclose(code, [[0.8, 80], [1.8, 75]])
+    assert legend_of(figure) == ["the paper's bonus", "the authors' code's"]
+
+
 def test_the_composition_compares_sum_and_blends() -> None:
     results = {"maze10-brpo": entry(*SEEDS), "maze10-brpo-blend0.5": entry(SEEDS[1])}
     figure = paper.lay_out_curves(results, ("maze10",), paper.COMPOSITION)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -60,14 +60,23 @@ COMPOSITION = (
     Line("{}-brpo-blend0.5", "blend, w = 0.5", "optimal"),
     ENSEMBLE,
 )
-BONUSES = {
-    "{}-brpo": "0",
-    "{}-brpo-bonus10": "10",
-    "{}-brpo-bonus100": "100",
-    "{}-brpo-gain10": "10,\ncode",
-    "{}-brpo-gain100": "100,\ncode",
-    "{}-brpo-potential100": "100,\npotential",
-}
+
+
+class Form(NamedTuple):
+    """Of the information bonus: its entries by the epsilon that each was trained with, and how they are drawn."""
+
+    label: str
+    colour: str
+    aside: float  # so that forms do not hide each other
+    entries: Mapping[str, int]
+
+
+EPSILONS = (0, 10, 100)
+FORMS = (
+    Form("the paper's bonus", "brpo", 0.0, {"{}-brpo": 0, "{}-brpo-bonus10": 10, "{}-brpo-bonus100": 100}),
+    Form("the authors' code's", "posterior sampling", -0.2, {"{}-brpo-gain10": 10, "{}-brpo-gain100": 100}),
+    Form("potential-based", "optimal", 0.2, {"{}-brpo-potential100": 100}),
+)
 
 # ---- the figures -------------------------------------------------------------------------------------------------
 
@@ -158,8 +167,8 @@ def note(seeds: Sequence[int], bent: bool) -> str | None:
 
 
 def lay_out_bonuses(results: Results) -> Figure:
-    insist(present(results, SENSING, BONUSES))
-    figure = Figure(figsize=(11.0, 3.4), layout="constrained")
+    insist(present(results, SENSING, [entry for form in FORMS for entry in form.entries]))
+    figure = Figure(figsize=(11.0, 3.6), layout="constrained")
     *panels, beside = figure.subplots(1, len(SENSING) + 1)
     for ax, problem in zip(panels, SENSING, strict=True):
         draw_bonuses(ax, results, problem)
@@ -167,47 +176,53 @@ def lay_out_bonuses(results: Results) -> Figure:
     draw_crashes(beside, results, "door4")
     beside.set_title("Door4, crashes", fontsize=12)
     figure.axes[0].set_ylabel("return", fontsize=11)
-    shared_legend(figure, 3)
+    shared_legend(figure, 4, "points: returned policies, hollow: last policies, with 95 % intervals")
     return figure
 
 
 def draw_bonuses(ax: Axes, results: Results, problem: str) -> None:
-    found = {words: results[name] for entry, words in BONUSES.items() if (name := entry.format(problem)) in results}
-    finals = {words: entry["evaluation"] for words, entry in found.items()}
-    draw_finals(ax, finals, PALETTE["brpo"], "returned policy, 95 % interval")
     ensemble = results.get(f"{problem}-ensemble")
+    found = draw_forms(ax, results, problem, lambda result: result["evaluation"])
     if found and ensemble:
         ax.axhline(ensemble["evaluation"]["mean"], **look(ENSEMBLE))
 
 
 def draw_crashes(ax: Axes, results: Results, problem: str) -> None:
     """Of the policy that is returned and, hollow, of the last one."""
-    found = {words: results.get(entry.format(problem), {}).get("extra", {}) for entry, words in BONUSES.items()}
-    crashes = {words: extra["crashes"] for words, extra in found.items() if "crashes" in extra}
-    last = {words: extra["at_the_end"]["crashes"] for words, extra in found.items() if "at_the_end" in extra}
-    draw_finals(ax, crashes, PALETTE["brpo"], None)
-    if last:
-        draw_finals(ax, last, PALETTE["ink"], "last policy, 95 % interval", markerfacecolor="white", zorder=1.9)
+    found = draw_forms(ax, results, problem, lambda result: result["extra"].get("crashes"))
+    last = lambda result: result["extra"].get("at_the_end", {}).get("crashes")  # noqa: E731
+    draw_forms(ax, results, problem, last, markerfacecolor="white", zorder=1.9)
     ax.set_ylabel("steps in touch, per episode", fontsize=11)
-    if crashes:
+    if found:
         ax.set_yscale("log")
 
 
-def draw_finals(
-    ax: Axes, finals: Mapping[str, Mapping[str, Any]], colour: str, label: str | None, **marks: Any
-) -> None:
-    """Points with intervals, one a bonus, in the order of the bonuses."""
+def draw_forms(ax: Axes, results: Results, problem: str, part: Callable[[Any], Any], **marks: Any) -> bool:
+    """Points with intervals of one part of the results, form by form. Returns whether there are any."""
     tidy(ax, "epsilon of the bonus", "")
-    if not finals:
-        return say_nothing(ax)
-    places = [list(BONUSES.values()).index(words) for words in finals]
+    there = False
+    for form in FORMS:
+        names = {entry.format(problem): epsilon for entry, epsilon in form.entries.items()}
+        finals = {
+            epsilon: found for name, epsilon in names.items() if name in results and (found := part(results[name]))
+        }
+        if finals:
+            draw_finals(ax, form, finals, **marks)
+        there |= bool(finals)
+    if not there and not marks:
+        say_nothing(ax)
+    return there
+
+
+def draw_finals(ax: Axes, form: Form, finals: Mapping[int, Mapping[str, Any]], **marks: Any) -> None:
+    places = [EPSILONS.index(epsilon) + form.aside for epsilon in finals]
     means = np.array([final["mean"] for final in finals.values()])
     intervals = np.array([final["ci95"] for final in finals.values()])
     margins = np.abs(intervals - means[:, None]).T
+    label, colour = None if marks else form.label, PALETTE[form.colour]
     ax.errorbar(places, means, margins, fmt="o", color=colour, capsize=4, markersize=6, label=label, **marks)
-    ax.set_xticks(range(len(BONUSES)), list(BONUSES.values()))
-    ax.set_xlim(-0.5, len(BONUSES) - 0.5)
-    return None
+    ax.set_xticks(range(len(EPSILONS)), [str(epsilon) for epsilon in EPSILONS])
+    ax.set_xlim(-0.5, len(EPSILONS) - 0.5)
 
 
 # ---- what is there -----------------------------------------------------------------------------------------------
