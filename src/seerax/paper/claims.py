@@ -27,7 +27,7 @@ class Claim(NamedTuple):
     key: str
     where: str  # in the paper, or "ours"
     says: str
-    rule: str  # when it counts as reproduced
+    rule: str  # when it holds
     judge: Judge
 
 

@@ -54,7 +54,7 @@ def closed(results: Results, problem: str) -> str:
 
 
 def claims_table(results: Results) -> str:
-    head = ("paper", "claim", "ours", "verdict", "counts as reproduced if", "remark")
+    head = ("paper", "claim", "ours", "verdict", "holds if", "remark")
     return pages.table(head, [tuple(row) for row in claims.rows(results)])
 
 
