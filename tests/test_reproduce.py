@@ -462,6 +462,19 @@ def test_noise_excuses_nothing():
     assert not rules.agrees("maze10-better_sensing", 416.3, 9.4)(world).holds
 
 
+@pytest.mark.parametrize(
+    ("mine", "theirs", "share", "words"),
+    [(150.0, 200.0, 0.5, "50 %"), (150.0, 110.0, 5.0, "over 200 %"), (90.0, 200.0, -0.1, "-10 %")],
+)
+def test_gains_are_counted_from_the_ensemble_on(mine, theirs, share, words):
+    world = as_the_paper_has_it()
+    world["maze4-brpo"], world["maze4-brpo-gain10"] = made_up("maze4-brpo", theirs), made_up("maze4-brpo-gain10", mine)
+    assert rules.gain_share(world, "maze4-brpo-gain10", "maze4-brpo") == pytest.approx(share)
+    assert rules.in_percent([share]) == words
+    world["maze4-brpo"] = made_up("maze4-brpo", 100.0)
+    assert rules.gain_share(world, "maze4-brpo-gain10", "maze4-brpo") == (np.inf if mine >= 100 else -np.inf)
+
+
 def test_the_better_of_with_and_without_bonus_counts():
     world = as_the_paper_has_it()
     world["maze4-bpo-bonus"] = made_up("maze4-bpo-bonus", 95.0)

@@ -100,14 +100,14 @@ def keeps(one: str, other: str, share: float) -> Judge:
 
 
 def gain_share(results: Results, one: str, other: str) -> float:
-    """What it has gained over the problem's ensemble, in shares of what the other has."""
+    """What it has gained over the problem's ensemble, in shares of what the other has; of nothing, any gain is enough."""
     start = results[f"{one.partition('-')[0]}-ensemble"]["evaluation"]["mean"]
     mine, theirs = (results[name]["evaluation"]["mean"] - start for name in (one, other))
-    return mine / theirs
+    return mine / theirs if theirs > 0 else float("inf" if mine >= theirs else "-inf")
 
 
 def in_percent(shares: Iterable[float]) -> str:
-    return ", ".join(f"{100 * each:.0f} %" for each in shares)
+    return ", ".join("over 200 %" if each > 2 else f"{100 * each:.0f} %" for each in shares)
 
 
 def learned_nothing(names: Iterable[str]) -> Judge:
