@@ -234,7 +234,7 @@ REMARKS = {
     "unable-maze10": "BPO's best seed reaches four of the ten goals nearly always, and the others never.",
     "unable-door4": "Most seeds learn it. No reading is needed to learn: a crash tells the truth for 10, and the "
     "ensemble that never senses has 78 (`docs/problems.md`).",
-    "helped-maze4": "The first reading moves the belief by 0.33 on average: epsilon 1 pays 0.33 for it, and it costs 1.",
+    "helped-maze4": "The first reading moves the belief by 0.33: epsilon 1 pays 0.33 for it, and it costs 1.",
     "helped-maze10": "Epsilon 100 pays 62 for the first reading, which costs 0.1; they sense and get no further.",
     "helped-door4": "At the start a reading moves the belief by 0.4: epsilon 1 pays 0.4 for it, and it costs 1.",
     "robust-bonus-door4": "At a door a reading moves the belief by 1: epsilon 10 pays 10 for it, the problem takes 1. "

@@ -100,7 +100,7 @@ def keeps(one: str, other: str, share: float) -> Judge:
 
 
 def gain_share(results: Results, one: str, other: str) -> float:
-    """What it has gained over the problem's ensemble, in shares of what the other has; of nothing, any gain is enough."""
+    """What it has gained over the problem's ensemble, in shares of the other's; of nothing, any gain will do."""
     start = results[f"{one.partition('-')[0]}-ensemble"]["evaluation"]["mean"]
     mine, theirs = (results[name]["evaluation"]["mean"] - start for name in (one, other))
     return mine / theirs if theirs > 0 else float("inf" if mine >= theirs else "-inf")
