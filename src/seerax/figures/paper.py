@@ -189,8 +189,8 @@ def draw_bonuses(ax: Axes, results: Results, problem: str) -> None:
 
 def draw_crashes(ax: Axes, results: Results, problem: str) -> None:
     """Of the policy that is returned and, hollow, of the last one."""
-    found = draw_forms(ax, results, problem, lambda result: result["extra"].get("crashes"))
-    last = lambda result: result["extra"].get("at_the_end", {}).get("crashes")  # noqa: E731
+    found = draw_forms(ax, results, problem, lambda result: result.get("extra", {}).get("crashes"))
+    last = lambda result: result.get("extra", {}).get("at_the_end", {}).get("crashes")  # noqa: E731
     draw_forms(ax, results, problem, last, markerfacecolor="white", zorder=1.9)
     ax.set_ylabel("steps in touch, per episode", fontsize=11)
     if found:

@@ -279,10 +279,11 @@ def extra(task: Task, whole: Evaluation) -> Result:
     """Where one can sense: crashes into doors, where learning led, and when and where the best seed's policy senses."""
     if task.entry.problem not in problems.SENSING:
         return {}
-    found = crashes(task.mdp().problem, whole)
+    problem = task.mdp().problem
+    found = crashes(problem, whole)
     if task.entry.learns:
         last = rollout.joined(played(task, learned(task, task.last_policy)))
-        found["at_the_end"] = {**last.summary(), **crashes(task.mdp().problem, last)}
+        found["at_the_end"] = {**last.summary(), **crashes(problem, last)}
     best = policies.best(task.folder) if task.entry.mapped else None
     return {**found, "sensing": places.measured(best)} if best else found
 

@@ -231,12 +231,17 @@ def crashes_more(one: str, other: str) -> Judge:
     return judge
 
 
-def at_the_end(results: Results, name: str) -> Measured:
+def at_the_end(results: Results, name: str) -> Result:
     """Where learning has led, be it better or worse than the policy that is returned."""
-    last = results[name]["extra"].get("at_the_end")
-    if last is None:
-        raise NotRun(f"the last policy of {name}")
-    return last
+    return besides(results, name, "at_the_end", "last policy")
+
+
+def besides(results: Results, name: str, part: str, words: str) -> Result:
+    """What is counted besides the return; older results may lack it."""
+    found = results[name]["extra"].get(part)
+    if found is None:
+        raise NotRun(f"the {words} of {name}")
+    return found
 
 
 def crash_free(name: str, least: float) -> Judge:
@@ -282,10 +287,7 @@ def senses_near_wall(name: str, least: float) -> Judge:
 
 def sensing_of(results: Results, name: str) -> Result:
     """When and where, as on its map."""
-    found = results[name]["extra"].get("sensing")
-    if found is None:
-        raise NotRun(f"the sensing map of {name}")
-    return found
+    return besides(results, name, "sensing", "sensing map")
 
 
 # ---- training curves ---------------------------------------------------------------------------------------------
