@@ -18,7 +18,14 @@ from seerax.laws.beliefs import guessed, overconfidence
 from seerax.laws.observing import Observed
 
 ROOT = Path(__file__).parent.parent
-EXACT = ("maze4", "maze10", "door4", "crowdnav", "tree", "tiger")  # armshelf's and cartpole's are approximations
+EXACT = (
+    "maze4",
+    "maze10",
+    "door4",
+    "crowdnav",
+    "tree",
+    "tiger",
+)  # armshelf's and cartpole's are approximations
 
 
 def scores(name: str, episodes: int, key: int = 1) -> dict[str, float]:
@@ -31,10 +38,14 @@ def main() -> None:
     seerax.prepare()
     episodes = int(sys.argv[1]) if sys.argv[1:] else 10_000
     found = {name: scores(name, episodes) for name in EXACT}
-    store.write_json(ROOT / "results/calibration.json", {"episodes": episodes, "limit": 3, "z": found})
+    store.write_json(
+        ROOT / "results/calibration.json", {"episodes": episodes, "limit": 3, "z": found}
+    )
     for name, by_time in found.items():
         told = ", ".join(f"{z:+.1f} at {time}" for time, z in by_time.items())
-        print(f"{name:9} {'within' if max(map(abs, by_time.values())) < 3 else 'BEYOND'} +-3: {told}")
+        print(
+            f"{name:9} {'within' if max(map(abs, by_time.values())) < 3 else 'BEYOND'} +-3: {told}"
+        )
 
 
 if __name__ == "__main__":

@@ -36,9 +36,13 @@ def players(mdp: BeliefMDP) -> dict[str, Any]:
 
 def measured(name: str, episodes: int) -> dict[str, Any]:
     mdp, key = problems.make(name), runs.evaluation_key(0)
-    played = {who: rollout.evaluate(key, mdp, policy, episodes) for who, policy in players(mdp).items()}
+    played = {
+        who: rollout.evaluate(key, mdp, policy, episodes) for who, policy in players(mdp).items()
+    }
     summaries = {who: each.summary() for who, each in played.items()}
-    gap = replace(played["clairvoyant"], returns=played["clairvoyant"].returns - played["ensemble"].returns)
+    gap = replace(
+        played["clairvoyant"], returns=played["clairvoyant"].returns - played["ensemble"].returns
+    )
     summaries["clairvoyant"]["room"] = {"mean": gap.mean, "ci95": list(gap.interval())}
     return summaries
 
@@ -54,9 +58,20 @@ def line(name: str, who: str, s: dict[str, Any]) -> str:
 
 
 def table(results: dict[str, dict[str, Any]]) -> str:
-    titles = "problem", "agent", "mean return", "95 % interval", "success", "sensing", "length", "original, room"
+    titles = (
+        "problem",
+        "agent",
+        "mean return",
+        "95 % interval",
+        "success",
+        "sensing",
+        "length",
+        "original, room",
+    )
     head = f"| {' | '.join(titles)} |\n{'|---' * len(titles)}|"
-    return "\n".join([head, *(line(name, who, s) for name, each in results.items() for who, s in each.items())])
+    return "\n".join(
+        [head, *(line(name, who, s) for name, each in results.items() for who, s in each.items())]
+    )
 
 
 def main() -> None:

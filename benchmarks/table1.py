@@ -50,7 +50,9 @@ ROWS = {
     "N(0, 0.1^2) on the actions": Rules(jitter=True),
     "their filter: hears readings only": Rules(deaf_to_arrivals=True),
     "their filter: the true goal's standard deviation for all hypotheses": Rules(told_noise=True),
-    "their experts: direction of the nearest point of a 0.05 grid, always full thrust": Rules(full_thrust=True),
+    "their experts: direction of the nearest point of a 0.05 grid, always full thrust": Rules(
+        full_thrust=True
+    ),
     "all five": Rules(True, True, True, True, True),
 }
 
@@ -78,11 +80,15 @@ class AuthorsMaze(Maze):
     def step(self, key: Key, state: Any, action: Action, latent: Latent) -> Step:
         reading, shaking = jax.random.split(key)
         shake = JITTER * self.rules.jitter * jax.random.normal(shaking, (2,))
-        moved, reward, done = Maze.step(self, reading, state, jnp.clip(action.at[:2].add(shake), -1, 1), latent)
+        moved, reward, done = Maze.step(
+            self, reading, state, jnp.clip(action.at[:2].add(shake), -1, 1), latent
+        )
         std = self.noise * jnp.linalg.norm(latent - moved.position)
         return Step(ToldState(*moved, std), reward, done)
 
-    def log_likelihood(self, state: State, action: Action, next_state: Any, latent: Latent) -> Array:
+    def log_likelihood(
+        self, state: State, action: Action, next_state: Any, latent: Latent
+    ) -> Array:
         distance = jnp.linalg.norm(latent - next_state.position)
         std = next_state.std if self.rules.told_noise else self.noise * distance
         log_pdf = -0.5 * ((next_state.reading - distance) / std) ** 2 - jnp.log(std)
@@ -144,7 +150,12 @@ def measured(rules: Rules, episodes: int) -> dict[str, Any]:
 
 
 def table(results: dict[str, Any]) -> str:
-    head = ("put back", *(f"{name} (paper: {PAPER[name]})" for name in SENSING), "success", "length")
+    head = (
+        "put back",
+        *(f"{name} (paper: {PAPER[name]})" for name in SENSING),
+        "success",
+        "length",
+    )
     return pages.table(head, [row(name, each) for name, each in results.items()])
 
 

@@ -106,9 +106,15 @@ def must_equal(folder: Path, reference: Path) -> None:
     """In every parameter, state and metric."""
     last = newest(reference)
     must(newest(folder) == last, f"{folder} ended at another iteration")
-    names = [f"checkpoints/{last:09d}.safetensors", *(path.name for path in reference.glob("policy-*"))]
+    names = [
+        f"checkpoints/{last:09d}.safetensors",
+        *(path.name for path in reference.glob("policy-*")),
+    ]
     for name in names:
-        must((folder / name).read_bytes() == (reference / name).read_bytes(), f"{folder / name} differs")
+        must(
+            (folder / name).read_bytes() == (reference / name).read_bytes(),
+            f"{folder / name} differs",
+        )
     must(rows(folder) == rows(reference), f"the metrics of {folder} differ")
     must(events(folder) == events(reference), f"TensorBoard's events of {folder} differ")
 
@@ -129,15 +135,23 @@ class Child:
         """Waits until it has trained an iteration; False if it has not after so many seconds, or ended before."""
         began = time.monotonic()
         while self.process.poll() is None and time.monotonic() - began < patience:
-            if any(number > self.expected for number in Checkpoints(self.folder / "checkpoints").numbers()):
+            if any(
+                number > self.expected
+                for number in Checkpoints(self.folder / "checkpoints").numbers()
+            ):
                 return True
             time.sleep(0.005)
-        must(patience < LIMIT or self.process.poll() is not None, f"{self.folder} did not start within {LIMIT} s")
+        must(
+            patience < LIMIT or self.process.poll() is not None,
+            f"{self.folder} did not start within {LIMIT} s",
+        )
         return False
 
     def lost(self) -> int:
         """Iterations between the newest checkpoint there was and what it says it went on from."""
-        told = re.search(r"Going on from the checkpoint of iteration (\d+)\.", self.said.read_text())
+        told = re.search(
+            r"Going on from the checkpoint of iteration (\d+)\.", self.said.read_text()
+        )
         return self.expected - (int(told[1]) if told else 0)
 
 
@@ -148,7 +162,11 @@ class Blows:
     """How many there are to come, and what became of those that were struck."""
 
     def __init__(self, planned: int, strike: Strike, hasty: float, seed: int):
-        self.planned, self.strike, self.hasty = planned, strike, hasty  # the share that does not wait for an iteration
+        self.planned, self.strike, self.hasty = (
+            planned,
+            strike,
+            hasty,
+        )  # the share that does not wait for an iteration
         self.dice, self.counts = random.Random(seed), Counter[str]()
         self.waking = 3.0  # seconds a child takes to train an iteration
 
@@ -176,7 +194,9 @@ class Blows:
 
     def survived(self, child: Child) -> None:
         """The child has gone on after all blows since the last that did."""
-        self.counts.update(resumed=self.counts["open"], lost=child.lost() if self.counts["open"] else 0)
+        self.counts.update(
+            resumed=self.counts["open"], lost=child.lost() if self.counts["open"] else 0
+        )
         self.counts["open"] = 0
 
 
@@ -188,7 +208,10 @@ def disturbed(blows: Blows, place: Path, lane: int, length: int) -> Counter[str]
         while blows.fall(child):
             child = Child(folder, length)
         child.process.wait(LIMIT)
-        must(child.process.returncode == 0, f"{folder} ended with {child.process.returncode}: {child.said.read_text()}")
+        must(
+            child.process.returncode == 0,
+            f"{folder} ended with {child.process.returncode}: {child.said.read_text()}",
+        )
         blows.survived(child)
         must_equal(folder, place / "undisturbed")
         shutil.rmtree(folder)
@@ -204,10 +227,15 @@ def in_lanes(planned: int, strike: Strike, length: int, hasty: float = 0.0) -> C
         undisturbed(place / "undisturbed", length)
         shares = [planned // LANES + (lane < planned % LANES) for lane in range(LANES)]
         lanes = [Blows(share, strike, hasty, lane) for lane, share in enumerate(shares)]
-        for job in [pool.submit(disturbed, blows, place, lane, length) for lane, blows in enumerate(lanes)]:
+        for job in [
+            pool.submit(disturbed, blows, place, lane, length) for lane, blows in enumerate(lanes)
+        ]:
             counts.update(job.result())
     must(counts["lost"] == 0, f"{counts['lost']} iterations were lost that had been saved")
-    must(counts["resumed"] == counts["struck"], f"{counts['resumed']} of {counts['struck']} blows were survived")
+    must(
+        counts["resumed"] == counts["struck"],
+        f"{counts['resumed']} of {counts['struck']} blows were survived",
+    )
     return counts
 
 
@@ -246,8 +274,14 @@ def sigterm(blows: int = 30, length: int = 300) -> dict[str, Any]:
         child.process.send_signal(number)
         code, said = child.process.wait(LIMIT), child.said.read_text()
         must(code == 128 + number, f"{number.name} ended {child.folder} with {code}: {said}")
-        must("--resume" in said and "Traceback" not in said, f"{number.name} was not told well: {said}")
-        must(rows(child.folder)[-1]["steps"] == 128 * newest(child.folder), "the last iteration was not saved")
+        must(
+            "--resume" in said and "Traceback" not in said,
+            f"{number.name} was not told well: {said}",
+        )
+        must(
+            rows(child.folder)[-1]["steps"] == 128 * newest(child.folder),
+            "the last iteration was not saved",
+        )
 
     counts = in_lanes(blows, strike, length)
     told = {"signals": counts["struck"], "saved_and_resumed": counts["resumed"]}
@@ -278,7 +312,10 @@ def damaged_and_recovered(path: Path, bits: int, cuts: int) -> dict[str, Any]:
             counts.update(**{harm.__name__: 1}, detected=detected(copy, last))
             must_recover(copy, victim, like, expected)
             counts["recovered"] += 1
-    must(counts["detected"] == bits + cuts, f"{counts['detected']} of {bits + cuts} damages were detected")
+    must(
+        counts["detected"] == bits + cuts,
+        f"{counts['detected']} of {bits + cuts} damages were detected",
+    )
     told = {"bit_flips": counts["flipped"], "truncations": counts["cut"]}
     return {**told, "detected": counts["detected"], "recovered": counts["recovered"]}
 
@@ -310,16 +347,25 @@ def must_recover(checkpoints: Checkpoints, victim: Path, like: Any, expected: An
     damaged = victim.read_bytes()
     found, _ = checkpoints.load(like, said.append) or (None, None)
     pairs = zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True)
-    must(all(one.tobytes() == other.tobytes() for one, other in map(as_arrays, pairs)), "what was recovered differs")
+    must(
+        all(one.tobytes() == other.tobytes() for one, other in map(as_arrays, pairs)),
+        "what was recovered differs",
+    )
     must(any(victim.stem in line for line in said), "the damaged checkpoint was not named")
-    must((checkpoints.folder / "damaged" / victim.name).read_bytes() == damaged, "the damaged file was not kept")
+    must(
+        (checkpoints.folder / "damaged" / victim.name).read_bytes() == damaged,
+        "the damaged file was not kept",
+    )
 
 
 def as_arrays(pair: tuple[Any, Any]) -> tuple[np.ndarray, np.ndarray]:
     """Random keys by their bits."""
     import jax
 
-    one, other = (jax.random.key_data(x) if jax.dtypes.issubdtype(x.dtype, jax.dtypes.prng_key) else x for x in pair)
+    one, other = (
+        jax.random.key_data(x) if jax.dtypes.issubdtype(x.dtype, jax.dtypes.prng_key) else x
+        for x in pair
+    )
     return np.asarray(one), np.asarray(other)
 
 
@@ -339,7 +385,9 @@ def disk(length: int = 40) -> dict[str, Any]:
             subprocess.run(["mount", "-o", "remount,ro", str(place)], check=True)
             must_tell(finished(resume_command(run)), "Read-only")
             must_tell(finished(begin_command(place / "other", length)), "Read-only")
-            must(sorted(path.name for path in run.rglob("*")) == before, "a read-only folder changed")
+            must(
+                sorted(path.name for path in run.rglob("*")) == before, "a read-only folder changed"
+            )
     return {
         "disk_filled_up": "told, last checkpoint intact, resumed identically",
         "disk_too_small": "told at the start",
@@ -355,12 +403,21 @@ def fills_up(place: Path, reference: Path, length: int) -> None:
         while file.write(b"x" * 4096):
             pass
     code, said = child.process.wait(LIMIT), child.said.read_text()
-    must(code == 2 and "No space left" in said and "Traceback" not in said, f"a full disk was not told: {said}")
+    must(
+        code == 2 and "No space left" in said and "Traceback" not in said,
+        f"a full disk was not told: {said}",
+    )
     kept = newest(folder)
-    must(kept > 0 and not list(folder.rglob(f"*{store.UNFINISHED}")), "half-written files on a full disk")
+    must(
+        kept > 0 and not list(folder.rglob(f"*{store.UNFINISHED}")),
+        "half-written files on a full disk",
+    )
     ballast.unlink()
     done = finished(resume_command(folder))
-    must(done.returncode == 0 and f"iteration {kept}." in done.stderr, f"could not go on: {done.stderr}")
+    must(
+        done.returncode == 0 and f"iteration {kept}." in done.stderr,
+        f"could not go on: {done.stderr}",
+    )
     must_equal(folder, reference)
 
 
@@ -372,9 +429,13 @@ def must_tell(done: subprocess.CompletedProcess[str], words: str) -> None:
 @contextmanager
 def small_disk(place: Path, size: str) -> Iterator[Path]:
     place.mkdir()
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(place)], capture_output=True)
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(place)], capture_output=True
+    )
     if mounted.returncode:
-        raise Mistake("This section needs the right to mount a tmpfs (root in a container of its own, say): skipped.")
+        raise Mistake(
+            "This section needs the right to mount a tmpfs (root in a container of its own, say): skipped."
+        )
     try:
         yield place
     finally:
@@ -415,7 +476,9 @@ def soak(minutes: float = 30.0) -> dict[str, Any]:
     seerax.prepare()
     compiled: list[float] = []
     measured: list[tuple[float, float]] = []
-    listen = lambda event, seconds, **_: compiled.append(time.monotonic()) if "backend_compile" in event else None  # noqa: E731
+    listen = lambda event, seconds, **_: (  # noqa: E731
+        compiled.append(time.monotonic()) if "backend_compile" in event else None
+    )
     jax.monitoring.register_event_duration_secs_listener(listen)
     ours = experiments.settings("maze4")
     endless = experiments.replace(ours.ppo, steps=ours.ppo.batch * 100_000, evaluations=10_000)
@@ -427,7 +490,9 @@ def soak(minutes: float = 30.0) -> dict[str, Any]:
             signal.raise_signal(signal.SIGTERM)
 
     with tempfile.TemporaryDirectory() as name:
-        run = runs.Run(experiments.replace(ours, ppo=endless), 0, 1, runs.RunFolder(Path(name) / "run"))
+        run = runs.Run(
+            experiments.replace(ours, ppo=endless), 0, 1, runs.RunFolder(Path(name) / "run")
+        )
         with suppress(Stopped):
             runs.train(run, report, schedule=Schedule(seconds=30))
     return soaked(np.array(measured), [moment - began for moment in compiled], minutes)
@@ -480,9 +545,16 @@ def write_table() -> None:
     known: dict[str, Any] = {}
     for path in (RESULTS / "torture.json", RESULTS / "soak.json"):
         known |= json.loads(path.read_text()) if path.exists() else {}
-    told = [(name, key, value) for name, figures in known.items() for key, value in figures.items() if key != "laws"]
+    told = [
+        (name, key, value)
+        for name, figures in known.items()
+        for key, value in figures.items()
+        if key != "laws"
+    ]
     rows = [(name, key.replace("_", " "), str(value)) for name, key, value in told]
-    pages.write_between(ROOT / "docs/reliability.md", "torture", pages.table(("section", "figure", "value"), rows))
+    pages.write_between(
+        ROOT / "docs/reliability.md", "torture", pages.table(("section", "figure", "value"), rows)
+    )
 
 
 def main(names: list[str]) -> int:
@@ -493,7 +565,10 @@ def main(names: list[str]) -> int:
         return 2
     RESULTS.mkdir(exist_ok=True)
     place = {"soak": RESULTS / "soak.json"}
-    fine = [attempt(name, known[name], place.get(name, RESULTS / "torture.json")) for name in names or SECTIONS]
+    fine = [
+        attempt(name, known[name], place.get(name, RESULTS / "torture.json"))
+        for name in names or SECTIONS
+    ]
     write_table()
     return 0 if all(fine) else 1
 

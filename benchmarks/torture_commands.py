@@ -17,7 +17,15 @@ from seerax import cli
 TINY = ["--ppo.worlds", "16", "--ppo.length", "8", "--ppo.minibatches", "2"]
 TINY += ["--ppo.evaluations", "1", "--ppo.evaluation-episodes", "16"]
 ABSURD = ("nan", "inf", "-inf", "-1", "1e400", "many", "")
-INTEGERS = ("steps", "worlds", "length", "epochs", "minibatches", "evaluations", "evaluation-episodes")
+INTEGERS = (
+    "steps",
+    "worlds",
+    "length",
+    "epochs",
+    "minibatches",
+    "evaluations",
+    "evaluation-episodes",
+)
 REALS = (
     "learning-rate",
     "discount",
@@ -130,7 +138,9 @@ class Answer(NamedTuple):
     @property
     def right(self) -> bool:
         odd = [mark for mark in ("Traceback", "----", "────") if mark in self.said]
-        one = self.said.startswith("seerax: ") and self.said.count("\n") == 1 and len(self.said) < 600
+        one = (
+            self.said.startswith("seerax: ") and self.said.count("\n") == 1 and len(self.said) < 600
+        )
         return self.code == 2 and one and self.shown == "" and not odd
 
 
@@ -252,7 +262,13 @@ def output_cases(place: Path) -> dict[str, list[str]]:
         "a folder for a picture": ["figure", "setup", "--out", "folder.png"],
         "a folder for a film": ["film", "tiger", "--out", "folder.gif"],
     }
-    odd = {"empty": b"", "not JSON": b"{", "a list": b"[]", "a number": b"1", "not text": b"\xff\xfe\x00"}
+    odd = {
+        "empty": b"",
+        "not JSON": b"{",
+        "a list": b"[]",
+        "a number": b"1",
+        "not text": b"\xff\xfe\x00",
+    }
     for number, (name, content) in enumerate(odd.items()):
         (place / f"bench{number}.json").write_bytes(content)
         line = f"bench --only decisions --docs . --out bench{number}.json"
@@ -266,7 +282,9 @@ def output_cases(place: Path) -> dict[str, list[str]]:
 def line_cases() -> dict[str, list[str]]:
     cases = {line: line.split() for line in LINES.strip().splitlines()}
     for name in INTEGERS:
-        cases |= {f"--ppo.{name} {bad!r}": ["train", "tiger", f"--ppo.{name}={bad}"] for bad in ABSURD}
+        cases |= {
+            f"--ppo.{name} {bad!r}": ["train", "tiger", f"--ppo.{name}={bad}"] for bad in ABSURD
+        }
     for name in REALS:
         odd = [bad for bad in ABSURD if not (bad == "inf" and name == "clip")]
         cases |= {f"--ppo.{name} {bad!r}": ["train", "tiger", f"--ppo.{name}={bad}"] for bad in odd}

@@ -19,18 +19,35 @@ from seerax.filters import Categorical, ExtendedKalman, Factored, Gaussian, spre
 
 SIZE, FACTORS, STEPS = 4, 2, 5
 OURS = ("crowdnav", "cartpole", "armshelf", "maze4", "maze10", "door4")
-ABSURD = [float("nan"), float("inf"), float("-inf"), 1e30, -1e30, 3e38, -3e38, 1e4, -1e4, -1e3, -1.0, 0.0, 2.0]
+ABSURD = [
+    float("nan"),
+    float("inf"),
+    float("-inf"),
+    1e30,
+    -1e30,
+    3e38,
+    -3e38,
+    1e4,
+    -1e4,
+    -1e3,
+    -1.0,
+    0.0,
+    2.0,
+]
 ANYTHING = st.sampled_from(ABSURD) | st.floats(width=32)
 
 # In the discrete filters what is observed is the evidence itself; in the Gaussian one it is a reading of both
 # coordinates through a matrix that rests on the step's first two numbers, with noise of variance 0.1.
 categorical = Categorical(jnp.arange(SIZE), lambda s, a, shown, phi: shown[phi])
 factored = Factored(
-    spread(jnp.arange(SIZE), FACTORS), lambda s, a, shown, phi: jnp.take_along_axis(shown, phi[:, None], 1)[:, 0]
+    spread(jnp.arange(SIZE), FACTORS),
+    lambda s, a, shown, phi: jnp.take_along_axis(shown, phi[:, None], 1)[:, 0],
 )
 kalman = ExtendedKalman(
     Gaussian(jnp.zeros(2), jnp.eye(2)),
-    observe=lambda state, latent: jnp.array([[1.0, 0.5], [-0.5, 1.0]]) @ latent * jnp.tanh(state[:2]),
+    observe=lambda state, latent: (
+        jnp.array([[1.0, 0.5], [-0.5, 1.0]]) @ latent * jnp.tanh(state[:2])
+    ),
     reading=lambda state: state[2:],
     noise=lambda state, mean, covariance: 0.1 * jnp.eye(2),
 )
@@ -39,13 +56,17 @@ SHAPES: dict[Any, tuple[int, ...]] = {categorical: (SIZE,), factored: (FACTORS, 
 
 @partial(jax.jit, static_argnums=0)
 def after(filter: Any, observations: jax.Array) -> Any:
-    return jax.lax.scan(lambda b, seen: (filter.update(b, seen, None, seen), None), filter.init(), observations)[0]
+    return jax.lax.scan(
+        lambda b, seen: (filter.update(b, seen, None, seen), None), filter.init(), observations
+    )[0]
 
 
 def observations(values: st.SearchStrategy[float], filter: Any) -> st.SearchStrategy[np.ndarray]:
     shape = (STEPS, *SHAPES[filter])
     size = int(np.prod(shape))
-    return st.lists(values, min_size=size, max_size=size).map(lambda flat: np.array(flat, np.float32).reshape(shape))
+    return st.lists(values, min_size=size, max_size=size).map(
+        lambda flat: np.array(flat, np.float32).reshape(shape)
+    )
 
 
 def assert_sound(belief: Any) -> None:
@@ -53,7 +74,9 @@ def assert_sound(belief: Any) -> None:
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(belief)), belief
     if isinstance(belief, Gaussian):
         covariance = np.asarray(belief.covariance, np.float64)
-        assert (covariance == covariance.swapaxes(-1, -2)).all() and np.linalg.eigvalsh(covariance).min() > 0, belief
+        assert (covariance == covariance.swapaxes(-1, -2)).all() and np.linalg.eigvalsh(
+            covariance
+        ).min() > 0, belief
     else:
         np.testing.assert_allclose(logsumexp(np.asarray(belief, np.float64), axis=-1), 0, atol=1e-4)
 
@@ -68,7 +91,11 @@ def always_sound(filter: Any) -> Callable[[], None]:
 
 def any_order(filter: Any) -> Callable[[], None]:
     """Of evidence that is not beyond the floor, or beyond the surprise, which is where filters stop believing it."""
-    values = st.floats(-3, 3, width=32) if filter is kalman else st.floats(-30, 0, width=32) | st.just(float("-inf"))
+    values = (
+        st.floats(-3, 3, width=32)
+        if filter is kalman
+        else st.floats(-30, 0, width=32) | st.just(float("-inf"))
+    )
 
     @given(observations(values, filter), st.permutations(range(STEPS)))
     def law(seen: np.ndarray, order: list[int]) -> None:
@@ -119,7 +146,9 @@ def beliefs(filter: Any, states: State, actions: Action) -> Any:
         return (filter.update(belief, *seen),) * 2
 
     following = jax.tree.map(lambda leaf: jnp.roll(leaf, -1, 0), states)
-    return jax.lax.scan(update, filter.init(), (states, jnp.concatenate([actions, actions[:1]]), following))[1]
+    return jax.lax.scan(
+        update, filter.init(), (states, jnp.concatenate([actions, actions[:1]]), following)
+    )[1]
 
 
 def sound_in_its_problem(name: str) -> Callable[[], None]:
@@ -130,7 +159,11 @@ def sound_in_its_problem(name: str) -> Callable[[], None]:
         mdp = problems.make(name)
         return (mdp.filter, *jax.tree.map(np.asarray, lived(mdp.problem)))
 
-    @given(st.lists(st.tuples(st.integers(0, 10**4), ANYTHING | st.floats(-2, 2, width=32)), max_size=30))
+    @given(
+        st.lists(
+            st.tuples(st.integers(0, 10**4), ANYTHING | st.floats(-2, 2, width=32)), max_size=30
+        )
+    )
     def law(edits: list[tuple[int, float]]) -> None:
         filter, states, actions = scene()
         assert_sound(beliefs(filter, edited(states, edits), actions))

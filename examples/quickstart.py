@@ -7,7 +7,9 @@ from seerax import experiments, rollout
 
 seerax.prepare()  # every core a device, compiled programs remembered
 
-trainer = experiments.settings("maze4").trainer()  # our settings; build a ppo.PPO yourself for others
+trainer = experiments.settings(
+    "maze4"
+).trainer()  # our settings; build a ppo.PPO yourself for others
 for progress in trainer.train(keys=jax.random.split(jax.random.key(0), 1)):
     if progress.held_out is not None:
         print(f"{progress.steps:>9} steps, held-out return {progress.held_out[0]:.1f}")

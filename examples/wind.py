@@ -29,12 +29,18 @@ class Hover:
         return jax.random.choice(key, WINDS)
 
     def reset(self, key, wind):
-        return State(jax.random.uniform(key, minval=-1.0, maxval=1.0), jnp.float32(0), jnp.bool_(False))
+        return State(
+            jax.random.uniform(key, minval=-1.0, maxval=1.0), jnp.float32(0), jnp.bool_(False)
+        )
 
     def step(self, key, state, action, wind):
         position, sensed = state.position + 0.3 * (action[0] + wind), action[1] > 0
         reading = jnp.where(sensed, wind + NOISE * jax.random.normal(key), 0.0)
-        return Step(State(position, reading, sensed), -jnp.abs(position) - 0.05 * sensed, jnp.abs(position) > 3)
+        return Step(
+            State(position, reading, sensed),
+            -jnp.abs(position) - 0.05 * sensed,
+            jnp.abs(position) > 3,
+        )
 
     def features(self, state):
         return jnp.stack([state.position, state.reading])
@@ -48,11 +54,18 @@ class Hover:
 
 hover = Hover()
 belief = Categorical(WINDS, hover.log_likelihood)
-expert = Expert(plan=lambda wind: wind, act=lambda s, wind: jnp.array([jnp.clip(-wind - 2 * s.position, -1, 1), -0.1]))
+expert = Expert(
+    plan=lambda wind: wind,
+    act=lambda s, wind: jnp.array([jnp.clip(-wind - 2 * s.position, -1, 1), -0.1]),
+)
 mdp = BeliefMDP(hover, belief, advice.sometimes(hover, advice.weighted(belief, expert)), expert)
 
 if __name__ == "__main__":
-    trainer = ppo.PPO(mdp, agents.brpo.composed(agents.residual(0.3)), ppo.Config(steps=1_000_000, learning_rate=1e-3))
+    trainer = ppo.PPO(
+        mdp,
+        agents.brpo.composed(agents.residual(0.3)),
+        ppo.Config(steps=1_000_000, learning_rate=1e-3),
+    )
     *_, last = trainer.train(jax.random.split(jax.random.key(0), 1))
     policy = trainer.policy(jax.tree.map(lambda leaf: leaf[0], last.best))
     for name, player in {"ensemble": seerax.ensemble, "BRPO": policy}.items():

@@ -25,7 +25,9 @@ STATE = np.array([0.3, -1.2])
 BELIEF = jnp.log(jnp.asarray(WEIGHTS))
 
 four = Categorical(jnp.asarray(SUPPORT), lambda s, a, n, phi: 0.0, jnp.log(jnp.asarray(PRIOR)))
-counting = Expert(plan=lambda latent: latent, act=lambda state, plan: plan)  # its action is the latent it was told
+counting = Expert(
+    plan=lambda latent: latent, act=lambda state, plan: plan
+)  # its action is the latent it was told
 keys = partial(jax.random.split, jax.random.key(7))
 
 
@@ -59,7 +61,9 @@ def actions_of_all() -> np.ndarray:
 
 def test_weighted_is_the_belief_weighted_sum_of_the_experts_actions() -> None:
     advise = advice.weighted(four, Planner().expert)
-    np.testing.assert_allclose(advise(moment(), STATE, BELIEF), WEIGHTS @ actions_of_all(), rtol=1e-5)
+    np.testing.assert_allclose(
+        advise(moment(), STATE, BELIEF), WEIGHTS @ actions_of_all(), rtol=1e-5
+    )
 
 
 def random_gaussians(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
@@ -71,7 +75,9 @@ def random_gaussians(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
 def precision_weighted(mu: np.ndarray, sigma: np.ndarray) -> np.ndarray:
     filter = Categorical(jnp.arange(4), lambda s, a, n, phi: 0.0)
     means, covariances = jnp.asarray(mu), jnp.asarray(sigma)
-    advise = advice.precision_weighted(filter, lambda i: i, lambda state, i: (means[i], covariances[i]))
+    advise = advice.precision_weighted(
+        filter, lambda i: i, lambda state, i: (means[i], covariances[i])
+    )
     return np.asarray(advise(moment(), STATE, BELIEF))
 
 
@@ -80,12 +86,17 @@ def test_precision_weighted_maximises_the_expected_log_density_of_the_experts(se
     mu, sigma = random_gaussians(np.random.default_rng(seed))
 
     def expected_log_density(action: np.ndarray) -> float:
-        logs = [scipy.stats.multivariate_normal(m, s).logpdf(action) for m, s in zip(mu, sigma, strict=True)]
+        logs = [
+            scipy.stats.multivariate_normal(m, s).logpdf(action)
+            for m, s in zip(mu, sigma, strict=True)
+        ]
         return float(WEIGHTS @ logs)
 
     best = scipy.optimize.minimize(lambda a: -expected_log_density(a), np.zeros(3), tol=1e-10)
     np.testing.assert_allclose(precision_weighted(mu, sigma), best.x, atol=1e-3)
-    assert expected_log_density(precision_weighted(mu, sigma)) >= expected_log_density(best.x) - 1e-5
+    assert (
+        expected_log_density(precision_weighted(mu, sigma)) >= expected_log_density(best.x) - 1e-5
+    )
 
 
 def test_precision_weighted_is_weighted_when_all_experts_are_equally_sure() -> None:
@@ -163,9 +174,13 @@ def test_sampled_per_episode_draws_from_the_prior_across_episodes() -> None:
     assert (np.abs(frequencies(drawn) - PRIOR) < four_sigma(PRIOR)).all()
 
 
-def test_sampled_per_stage_is_constant_within_a_stage_and_drawn_from_the_belief_across_stages() -> None:
+def test_sampled_per_stage_is_constant_within_a_stage_and_drawn_from_the_belief_across_stages() -> (
+    None
+):
     advise = advice.sampled(four, counting, per=lambda state: state)
-    within = jax.vmap(lambda key: advise(moment(episode=5)._replace(key=key), jnp.int32(3), BELIEF))(keys(200))
+    within = jax.vmap(
+        lambda key: advise(moment(episode=5)._replace(key=key), jnp.int32(3), BELIEF)
+    )(keys(200))
     across = jax.vmap(lambda stage: advise(moment(episode=5), stage, BELIEF))(jnp.arange(DRAWS))
     assert np.max(frequencies(within)) == 1
     assert (np.abs(frequencies(across) - WEIGHTS) < four_sigma(WEIGHTS)).all()
@@ -176,7 +191,9 @@ def leaves_reached(episode: rollout.Episode) -> list[tuple[float, ...]]:
     return [tuple(row) for row in leaf[(leaf != 0).any(-1)].tolist()]
 
 
-def test_posterior_sampling_tries_every_leaf_at_most_once_and_keeps_to_the_gold(tree_mdp: BeliefMDP) -> None:
+def test_posterior_sampling_tries_every_leaf_at_most_once_and_keeps_to_the_gold(
+    tree_mdp: BeliefMDP,
+) -> None:
     mdp = tree.posterior_sampling(tree_mdp)
     for seed in range(12):
         episode = rollout.record(jax.random.key(seed), mdp, advice.ensemble)
@@ -187,9 +204,14 @@ def test_posterior_sampling_tries_every_leaf_at_most_once_and_keeps_to_the_gold(
         assert set(reached[len(misses) :]) <= {gold}
 
 
-def test_a_draw_for_the_whole_episode_leads_to_the_same_leaf_in_every_round(tree_mdp: BeliefMDP) -> None:
+def test_a_draw_for_the_whole_episode_leads_to_the_same_leaf_in_every_round(
+    tree_mdp: BeliefMDP,
+) -> None:
     mdp = tree_mdp.advised_by(advice.sampled(tree_mdp.filter, tree.walking_expert(), per="episode"))
-    reached = [leaves_reached(rollout.record(jax.random.key(seed), mdp, advice.ensemble)) for seed in range(12)]
+    reached = [
+        leaves_reached(rollout.record(jax.random.key(seed), mdp, advice.ensemble))
+        for seed in range(12)
+    ]
     assert all(len(leaves) == 4 and len(set(leaves)) == 1 for leaves in reached)
     assert len({leaves[0] for leaves in reached}) > 3
 
@@ -198,11 +220,15 @@ def test_a_draw_for_the_whole_episode_leads_to_the_same_leaf_in_every_round(tree
 
 
 @pytest.mark.parametrize("probability", [0.0, 0.3, 0.5, 1.0])
-def test_sometimes_senses_at_the_given_rate_and_leaves_the_other_votes_alone(probability: float) -> None:
+def test_sometimes_senses_at_the_given_rate_and_leaves_the_other_votes_alone(
+    probability: float,
+) -> None:
     problem = tiger.Tiger()
     votes = jnp.array([0.0, 0.2, 0.8])
     advise = advice.sometimes(problem, lambda moment, state, belief: votes, probability)
-    given = np.asarray(jax.vmap(lambda key: advise(moment()._replace(key=key), None, None))(keys(DRAWS)))
+    given = np.asarray(
+        jax.vmap(lambda key: advise(moment()._replace(key=key), None, None))(keys(DRAWS))
+    )
     rate = np.mean(given.argmax(-1) == tiger.LISTEN)
     assert abs(rate - probability) <= 4 * np.sqrt(probability * (1 - probability) / DRAWS)
     np.testing.assert_array_equal(given[:, 1:], np.broadcast_to(votes[1:], (DRAWS, 2)))
@@ -213,7 +239,10 @@ def test_the_coin_for_sensing_is_independent_of_what_the_advisor_draws() -> None
     advise = advice.sometimes(tiger.Tiger(), advice.sampled(filter, tiger.door_expert()))
     ask = jax.vmap(lambda key: advise(moment()._replace(key=key), None, filter.init()))
     given = np.asarray(ask(keys(DRAWS)))
-    listens, left = given.argmax(-1) == tiger.LISTEN, given[:, tiger.OPEN_LEFT] > given[:, tiger.OPEN_RIGHT]
+    listens, left = (
+        given.argmax(-1) == tiger.LISTEN,
+        given[:, tiger.OPEN_LEFT] > given[:, tiger.OPEN_RIGHT],
+    )
     table = np.array([[np.sum((listens == a) & (left == b)) for b in (0, 1)] for a in (0, 1)])
     assert scipy.stats.chi2_contingency(table).pvalue > 1e-3
 
@@ -230,7 +259,9 @@ def test_at_first_senses_in_exactly_the_first_steps_of_every_episode(tiger_mdp: 
 
 
 def test_the_clairvoyant_always_finds_the_gold(tiger_mdp: BeliefMDP) -> None:
-    evaluation = rollout.evaluate(jax.random.key(0), tiger_mdp, advice.Clairvoyant(tiger.door_expert()), 64)
+    evaluation = rollout.evaluate(
+        jax.random.key(0), tiger_mdp, advice.Clairvoyant(tiger.door_expert()), 64
+    )
     assert (evaluation.returns == tiger.GOLD).all()
 
 

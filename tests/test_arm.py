@@ -12,7 +12,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import minimize_scalar
 
-from seerax.planning.arm import FOREARM_RADIUS, HAND, HAND_RADIUS, WAM_ROWS, WAM_TOOL, Boxes, Capsules, body, gaps
+from seerax.planning.arm import (
+    FOREARM_RADIUS,
+    HAND,
+    HAND_RADIUS,
+    WAM_ROWS,
+    WAM_TOOL,
+    Boxes,
+    Capsules,
+    body,
+    gaps,
+)
 from seerax.problems import shelf
 from seerax.problems.shelf import OBJECT_HALF, OBJECT_HIGH, OBJECT_LOW, OBJECT_RADIUS, STRIDE, WAM
 
@@ -23,7 +33,9 @@ THINGS = ["lower plate", "upper plate", "right wall", "left wall", "back", "obje
 frames = jax.jit(jax.vmap(WAM.frames))
 points = jax.jit(jax.vmap(lambda joints: WAM.point(WAM.frames(joints))))
 moved = jax.jit(jax.vmap(WAM.moved))
-clearances = jax.jit(jax.vmap(lambda joints, latent: gaps(body(WAM.frames(joints)), shelf.obstacles(latent))))
+clearances = jax.jit(
+    jax.vmap(lambda joints, latent: gaps(body(WAM.frames(joints)), shelf.obstacles(latent)))
+)
 
 
 def within_limits(count: int, seed: int = 0) -> np.ndarray:
@@ -38,7 +50,9 @@ def around_the_shelf() -> tuple[np.ndarray, np.ndarray]:
     joints = np.tile(WAM.rest, (MANY, 1)).astype(np.float32)
     for _ in range(60):
         joints = moved(joints, np.clip(targets - points(joints), -STRIDE, STRIDE))
-    shaken = np.clip(joints + rng.normal(0, 0.05, joints.shape), WAM.low, WAM.high).astype(np.float32)
+    shaken = np.clip(joints + rng.normal(0, 0.05, joints.shape), WAM.low, WAM.high).astype(
+        np.float32
+    )
     places = rng.uniform(OBJECT_LOW, OBJECT_HIGH, (MANY, 2))
     near = np.where(rng.random(MANY) < 0.5, 1, 0)[:, None]
     places = near * (targets[:, :2] + rng.normal(0, 0.08, (MANY, 2))) + (1 - near) * places
@@ -61,15 +75,22 @@ def capsule(name: str, ends: np.ndarray, radius: float) -> str:
 def link(number: int) -> str:
     """Joint `number`, all that it carries, and the links beyond it: a body for every row, hinged about its own z."""
     a, alpha, d = WAM_ROWS[number]
-    geoms = capsule("forearm", np.array([(0, 0, 0), (0, 0, d)]), FOREARM_RADIUS) if number == 4 else ""
-    place = f'pos="{numbers((a, 0, d))}" quat="{numbers((np.cos(alpha / 2), np.sin(alpha / 2), 0, 0))}"'
+    geoms = (
+        capsule("forearm", np.array([(0, 0, 0), (0, 0, d)]), FOREARM_RADIUS) if number == 4 else ""
+    )
+    place = (
+        f'pos="{numbers((a, 0, d))}" quat="{numbers((np.cos(alpha / 2), np.sin(alpha / 2), 0, 0))}"'
+    )
     beyond = link(number + 1) if number < 6 else hand()
     return f'<joint type="hinge" axis="0 0 1"/>{geoms}<body {place}>{beyond}</body>'
 
 
 def hand() -> str:
     from_flange = HAND - np.array([0, 0, WAM_ROWS[-1, 2]])
-    geoms = [capsule(name, *part) for name, *part in zip(PARTS[1:], from_flange, HAND_RADIUS, strict=True)]
+    geoms = [
+        capsule(name, *part)
+        for name, *part in zip(PARTS[1:], from_flange, HAND_RADIUS, strict=True)
+    ]
     return "".join(geoms) + f'<site name="grip" pos="0 0 {WAM_TOOL - WAM_ROWS[-1, 2]}"/>'
 
 
@@ -80,7 +101,9 @@ def plate(name: str, low: np.ndarray, high: np.ndarray) -> str:
 
 def model(thing: str) -> str:
     """The arm, the shelf and the object, whose shape is given. Masses do not matter: nothing moves by itself."""
-    plates = "".join(plate(name, *corners) for name, *corners in zip(THINGS, *shelf.shelf(), strict=False))
+    plates = "".join(
+        plate(name, *corners) for name, *corners in zip(THINGS, *shelf.shelf(), strict=False)
+    )
     axes = f'xyaxes="{numbers(np.ravel(WAM.stand[:2]))}"'
     return f"""<mujoco><compiler angle="radian" boundmass="0.1" boundinertia="0.1"/><worldbody>
         {plates}<body pos="{numbers(WAM.base)}" {axes}>{link(0)}</body>
@@ -193,7 +216,10 @@ def test_the_gap_is_the_smallest_distance(
 ) -> None:
     """Of all points of the segment to the box; segments along an axis, points and plates without width included."""
     low, high = np.minimum(one, other), np.maximum(one, other)
-    found = gaps(Capsules(jnp.array([[start, end]]), jnp.array([0.1])), Boxes(low[None], high[None], jnp.array([0.02])))
+    found = gaps(
+        Capsules(jnp.array([[start, end]]), jnp.array([0.1])),
+        Boxes(low[None], high[None], jnp.array([0.02])),
+    )
     along = lambda t: to_box(start + t * (end - start), low, high)  # noqa: E731
     inner = minimize_scalar(along, bounds=(0, 1), method="bounded", options={"xatol": 1e-9}).fun
     assert float(found[0, 0]) + 0.12 == pytest.approx(min(inner, along(0), along(1)), abs=2e-5)
@@ -231,7 +257,9 @@ def test_no_joint_leaves_its_limits_nor_turns_too_fast() -> None:
     by = np.random.default_rng(4).uniform(-0.3, 0.3, (MANY, 3)).astype(np.float32)
     for _ in range(20):
         following = moved(joints, by)
-        assert (following >= WAM.low.astype(np.float32)).all() and (following <= WAM.high.astype(np.float32)).all()
+        assert (following >= WAM.low.astype(np.float32)).all() and (
+            following <= WAM.high.astype(np.float32)
+        ).all()
         assert np.abs(following - joints).max() <= WAM.fastest + 1e-5
         joints = following
 

@@ -26,7 +26,10 @@ def some_results(training: float, rejax: float) -> dict[str, Any]:
     """As `seerax bench --only training peers` leaves them."""
     each = {"training": training, "limit": 2 * training, "ratio": 0.5, "compiled_again": 0}
     machine = {"cores": 2, "processor": "a processor", "python": "3.11"}
-    peers = {report.REJAX: {"steps_per_second": rejax, "settings": {"envs": 1024}}, report.SB3: {"skipped": "no torch"}}
+    peers = {
+        report.REJAX: {"steps_per_second": rejax, "settings": {"envs": 1024}},
+        report.SB3: {"skipped": "no torch"},
+    }
     return {"training": dict.fromkeys(sections.SIX, each), "peers": peers, "machine": machine}
 
 
@@ -46,7 +49,9 @@ def test_clocks_tell_slow_from_fast() -> None:
 def test_goals_say_what_is_missed() -> None:
     reached = {what: ok for what, _, _, ok in report.goals(some_results(300e3, 200e3))}
     assert reached["Maze4 training / rejax's PPO on Pendulum"]
-    assert not reached["maze4 training / network only"] and reached["armshelf training / network only"]
+    assert (
+        not reached["maze4 training / network only"] and reached["armshelf training / network only"]
+    )
     assert not any("Stable-Baselines3" in what for what in reached)
     missed = {what: ok for what, _, _, ok in report.goals(some_results(290e3, 200e3))}
     assert not missed["Maze4 training / rejax's PPO on Pendulum"]
@@ -65,7 +70,9 @@ def test_the_page_shows_ratios_first_and_what_was_skipped(tmp_path: Path) -> Non
     assert all(path.stat().st_size > 100 for path in written)
 
 
-def test_a_failed_picture_leaves_the_page_with_the_old_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_picture_leaves_the_page_with_the_old_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "performance.png").write_text("old")
 
     def fail(self: Figure, path: Path, **options: Any) -> None:
@@ -103,7 +110,9 @@ def test_the_limit_acts_on_what_was_recorded_as_play_did() -> None:
     assert again.raw.shape == played.raw.shape
     np.testing.assert_allclose(np.std(again.raw), np.std(played.raw), rtol=0.2)
     following = programs.network_only(trainer, learner)()
-    assert not np.allclose(following.brain.network.critic.weights[0], one.brain.network.critic.weights[0])
+    assert not np.allclose(
+        following.brain.network.critic.weights[0], one.brain.network.critic.weights[0]
+    )
 
 
 def test_a_decision_is_what_the_belief_mdp_would_do() -> None:

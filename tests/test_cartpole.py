@@ -39,7 +39,9 @@ def accelerations(state: np.ndarray, force: float, latent: np.ndarray) -> np.nda
     (_, _, theta, omega), (mass, half) = state, latent
     total = mass + M_POLE
     temp = (force + M_POLE * half * omega**2 * np.sin(theta)) / total
-    pole = (G * np.sin(theta) - np.cos(theta) * temp) / (half * (4 / 3 - M_POLE * np.cos(theta) ** 2 / total))
+    pole = (G * np.sin(theta) - np.cos(theta) * temp) / (
+        half * (4 / 3 - M_POLE * np.cos(theta) ** 2 / total)
+    )
     return np.array([temp - M_POLE * half * pole * np.cos(theta) / total, pole])
 
 
@@ -48,7 +50,9 @@ def euler(state: np.ndarray, force: float, latent: np.ndarray) -> np.ndarray:
     return state + TAU * np.array([state[1], cart, state[3], pole])
 
 
-def log_density(state: np.ndarray, u: float, after: np.ndarray, latent: np.ndarray, side: float) -> float:
+def log_density(
+    state: np.ndarray, u: float, after: np.ndarray, latent: np.ndarray, side: float
+) -> float:
     """Of both accelerations under N(0, sigma^2 B B' + tolerance), with all slopes from finite differences.
 
     The cell makes the cart's acceleration uncertain, and the pole's answer to the acceleration that the cart had.
@@ -65,12 +69,17 @@ def log_density(state: np.ndarray, u: float, after: np.ndarray, latent: np.ndarr
         return accelerations(state, force, latent)[1]
 
     eps = 1e-5 * np.eye(2)
-    cart_slope = [(accelerations(state, 10 * u, latent + e) - accelerations(state, 10 * u, latent - e))[0] for e in eps]
+    cart_slope = [
+        (accelerations(state, 10 * u, latent + e) - accelerations(state, 10 * u, latent - e))[0]
+        for e in eps
+    ]
     pole_slope = [pole_after(latent + e) - pole_after(latent - e) for e in eps]
     cart_spread = np.square(np.array(cart_slope) / 2e-5).sum() * side**2 / 12 + 0.01**2
     pole_spread = np.square(np.array(pole_slope) / 2e-5).sum() * side**2 / 12 + 0.01**2
     along = np.array([1.0, per_cart])
-    covariance = SIGMA**2 * np.outer(B, B) + cart_spread * np.outer(along, along) + np.diag([0, pole_spread])
+    covariance = (
+        SIGMA**2 * np.outer(B, B) + cart_spread * np.outer(along, along) + np.diag([0, pole_spread])
+    )
     return float(multivariate_normal.logpdf(seen, expected, covariance))
 
 
@@ -107,15 +116,25 @@ def test_physics_is_the_textbook_cartpole() -> None:
     step = jax.jit(cartpole.Cartpole(noise=0.0).step)
     for _ in range(200):
         state, u, latent = random_moment(rng)
-        after = np.stack(step(jax.random.key(0), packed(state), jnp.array([u]), jnp.asarray(latent)).state)
+        after = np.stack(
+            step(jax.random.key(0), packed(state), jnp.array([u]), jnp.asarray(latent)).state
+        )
         np.testing.assert_allclose(after, euler(state, 10 * u, latent), rtol=1e-5, atol=2e-5)
 
 
 def test_control_noise_is_gaussian_with_its_std() -> None:
-    problem, latent, state = cartpole.Cartpole(), jnp.array([0.7, 1.2]), packed(np.array([0.1, 0.2, 0.3, 0.4]))
+    problem, latent, state = (
+        cartpole.Cartpole(),
+        jnp.array([0.7, 1.2]),
+        packed(np.array([0.1, 0.2, 0.3, 0.4])),
+    )
     keys = jax.random.split(jax.random.key(1), 20000)
-    after = jax.vmap(problem.step, (0, None, None, None))(keys, state, jnp.array([2.0]), latent).state
-    rest, push = (accelerations(np.stack(state).astype(float), f, np.asarray(latent)) for f in (0.0, 1.0))
+    after = jax.vmap(problem.step, (0, None, None, None))(
+        keys, state, jnp.array([2.0]), latent
+    ).state
+    rest, push = (
+        accelerations(np.stack(state).astype(float), f, np.asarray(latent)) for f in (0.0, 1.0)
+    )
     u = ((np.asarray(after.velocity) - 0.2) / TAU - rest[0]) / (push - rest)[0] / 10
     noise = (u - 2.0) / SIGMA
     assert abs(noise.mean()) < 4 / np.sqrt(noise.size)
@@ -125,9 +144,15 @@ def test_control_noise_is_gaussian_with_its_std() -> None:
 @pytest.mark.parametrize("coordinate", [0, 1])
 def test_each_latent_coordinate_matters(coordinate: int) -> None:
     step = partial(
-        cartpole.Cartpole().step, jax.random.key(0), packed(np.array([0.0, 0.0, 0.2, 0.1])), jnp.array([5.0])
+        cartpole.Cartpole().step,
+        jax.random.key(0),
+        packed(np.array([0.0, 0.0, 0.2, 0.1])),
+        jnp.array([5.0]),
     )
-    one, other = step(jnp.array([1.0, 1.0])).state, step(jnp.array([1.0, 1.0]).at[coordinate].set(1.5)).state
+    one, other = (
+        step(jnp.array([1.0, 1.0])).state,
+        step(jnp.array([1.0, 1.0]).at[coordinate].set(1.5)).state,
+    )
     assert abs(one.spin - other.spin) > 1e-2
 
 
@@ -143,7 +168,9 @@ def test_each_latent_coordinate_matters(coordinate: int) -> None:
     ],
 )
 def test_fails_at_the_edge_and_when_toppled(state: tuple[float, ...], failed: bool) -> None:
-    _, reward, done = cartpole.Cartpole().step(jax.random.key(0), packed(np.array(state)), jnp.zeros(1), jnp.ones(2))
+    _, reward, done = cartpole.Cartpole().step(
+        jax.random.key(0), packed(np.array(state)), jnp.zeros(1), jnp.ones(2)
+    )
     assert bool(done) is failed
     assert float(reward) == 1.0
 
@@ -222,7 +249,9 @@ def test_belief_moves_to_the_right_cell(mdp: BeliefMDP) -> None:
     )
     cell = np.floor((np.asarray(truth) - 0.5) / 0.5).astype(int) @ [3, 1]
     right = np.exp(np.take_along_axis(np.asarray(beliefs), cell[:, None, None], 2)[..., 0])
-    at = {time: right[np.asarray(stands[:, time - 1]), time - 1].mean() for time in (10, 50, 200, 400)}
+    at = {
+        time: right[np.asarray(stands[:, time - 1]), time - 1].mean() for time in (10, 50, 200, 400)
+    }
     assert at[10] > 0.65
     assert at[50] > 0.83
     assert at[200] > 0.9
@@ -262,7 +291,9 @@ def test_riccati_by_doubling_is_scipys() -> None:
         a, b = rng.normal(size=(5, 5)) / 2, rng.normal(size=(5, 2))
         half, r = rng.normal(size=(5, 5)), np.diag(rng.uniform(0.1, 5, 2))
         q = half @ half.T
-        np.testing.assert_allclose(lqr.cost_to_go(a, b, q, r), solve_discrete_are(a, b, q, r), rtol=1e-6)
+        np.testing.assert_allclose(
+            lqr.cost_to_go(a, b, q, r), solve_discrete_are(a, b, q, r), rtol=1e-6
+        )
 
 
 def test_collapsed_belief_is_its_expert(mdp: BeliefMDP) -> None:
@@ -270,7 +301,9 @@ def test_collapsed_belief_is_its_expert(mdp: BeliefMDP) -> None:
     for index, centre in enumerate(CENTRES):
         belief = jax.nn.log_softmax(jnp.where(jnp.arange(9) == index, 0.0, -1e3))
         advised = mdp.advisor(None, state, belief)
-        np.testing.assert_allclose(advised, -scipy_gain(np.array(centre)) @ np.stack(state), rtol=1e-4)
+        np.testing.assert_allclose(
+            advised, -scipy_gain(np.array(centre)) @ np.stack(state), rtol=1e-4
+        )
 
 
 def test_ensemble_leaves_room_and_knowing_helps(mdp: BeliefMDP) -> None:
@@ -293,10 +326,16 @@ def test_picture_shows_belief_and_pole(mdp: BeliefMDP) -> None:
 
     belief = np.log(np.arange(1, 10) / 45)
     ax = Figure().add_subplot()
-    situation = Situation(CartpoleState(*np.array([1.0, 0.0, np.pi / 6, 0.0])), belief, np.array([2.0]))
+    situation = Situation(
+        CartpoleState(*np.array([1.0, 0.0, np.pi / 6, 0.0])), belief, np.array([2.0])
+    )
     mdp.problem.draw(ax, situation, np.array([-3.0]), np.array([0.6, 1.9]))  # type: ignore[attr-defined]
     cells = [artist.get_alpha() for artist in ax.get_children() if artist.get_gid() == "cell"]
     np.testing.assert_allclose(cells, np.exp(belief))
     poles = [line for artist in ax.collections for line in artist.get_segments() if len(line) == 2]
-    leaning = [np.arctan2(*(tip - hinge)) for hinge, tip in poles if np.hypot(*(tip - hinge)) == pytest.approx(3.8)]
+    leaning = [
+        np.arctan2(*(tip - hinge))
+        for hinge, tip in poles
+        if np.hypot(*(tip - hinge)) == pytest.approx(3.8)
+    ]
     assert leaning == [pytest.approx(np.pi / 6)]

@@ -12,19 +12,39 @@ import pytest
 
 from seerax import cli
 
-TINY = ["--ppo.worlds", "16", "--ppo.length", "8", "--ppo.minibatches", "2", "--ppo.evaluations", "2"]
+TINY = [
+    "--ppo.worlds",
+    "16",
+    "--ppo.length",
+    "8",
+    "--ppo.minibatches",
+    "2",
+    "--ppo.evaluations",
+    "2",
+]
 TINY += ["--ppo.exploration-end", "1"]
 
 
 def train_tiny(seerax, *more: str) -> tuple[int, str, str]:
-    return seerax("train", "tiger", "--steps", "1024", "--out", "run", *TINY, "--ppo.no-anneal", *more)
+    return seerax(
+        "train", "tiger", "--steps", "1024", "--out", "run", *TINY, "--ppo.no-anneal", *more
+    )
 
 
 @pytest.fixture(scope="module")
 def finished_run(tmp_path_factory) -> Path:
     """A small run, trained once for all tests that only read it."""
     folder = tmp_path_factory.mktemp("finished") / "run"
-    arguments = ["train", "tiger", "--steps", "1024", "--out", str(folder), *TINY, "--ppo.no-anneal"]
+    arguments = [
+        "train",
+        "tiger",
+        "--steps",
+        "1024",
+        "--out",
+        str(folder),
+        *TINY,
+        "--ppo.no-anneal",
+    ]
     cli.command_line(arguments).run()
     return folder
 
@@ -44,15 +64,26 @@ def test_an_ensemble_is_told_beside_the_original(seerax):
 def test_problems_are_listed(seerax):
     code, out, _ = seerax("problems")
     assert code == 0
-    assert {line.split()[0] for line in out.splitlines()[1:] if line[:1].isalpha()} >= {"maze4", "tree", "tiger"}
+    assert {line.split()[0] for line in out.splitlines()[1:] if line[:1].isalpha()} >= {
+        "maze4",
+        "tree",
+        "tiger",
+    }
 
 
 def test_evaluate_prints_one_json_object_and_nothing_else(seerax):
-    code, out, _ = seerax("evaluate", "tiger", "--agent", "ensemble", "--episodes", "300", "--seed", "5", "--json")
+    code, out, _ = seerax(
+        "evaluate", "tiger", "--agent", "ensemble", "--episodes", "300", "--seed", "5", "--json"
+    )
     told = json.loads(out)
     assert code == 0
     assert " ".join(told) == "problem agent episodes seed mean stderr ci95 success length sensing"
-    assert (told["problem"], told["agent"], told["episodes"], told["seed"]) == ("tiger", "ensemble", 300, 5)
+    assert (told["problem"], told["agent"], told["episodes"], told["seed"]) == (
+        "tiger",
+        "ensemble",
+        300,
+        5,
+    )
     low, high = told["ci95"]
     assert low < told["mean"] < high
     assert 0 < told["success"] < 1 and 0.4 < told["sensing"] < 0.6
@@ -65,14 +96,19 @@ def test_the_clairvoyant_opens_the_right_door(seerax):
 
 def test_the_same_seed_gives_the_same_numbers(seerax):
     first, second, third = (
-        seerax("evaluate", "tree", "--episodes", "200", "--seed", seed, "--json")[1] for seed in ("1", "1", "2")
+        seerax("evaluate", "tree", "--episodes", "200", "--seed", seed, "--json")[1]
+        for seed in ("1", "1", "2")
     )
     assert first == second != third
 
 
 def test_a_run_folder_holds_everything_and_evaluates(seerax, run_folder):
     folder = run_folder
-    assert set(json.loads((folder / "evaluation.json").read_text())) == {"ensemble", "brpo", "clairvoyant"}
+    assert set(json.loads((folder / "evaluation.json").read_text())) == {
+        "ensemble",
+        "brpo",
+        "clairvoyant",
+    }
     names = {path.name for path in folder.iterdir()}
     assert names >= {
         "config.json",
@@ -118,7 +154,11 @@ def test_resume_continues_exactly(seerax, run_folder, tmp_path):
         [json.loads(line) for line in (tmp_path / name / "metrics.jsonl").read_text().splitlines()]
         for name in ("run", "whole")
     )
-    assert [row["steps"] for row in resumed] == [row["steps"] for row in straight] == list(range(0, 2049, 128))
+    assert (
+        [row["steps"] for row in resumed]
+        == [row["steps"] for row in straight]
+        == list(range(0, 2049, 128))
+    )
     for ours, theirs in zip(resumed, straight, strict=True):
         for name in ("return", "policy_loss", "value_loss", "kl"):
             assert ours.get(name) == theirs.get(name)
@@ -128,11 +168,20 @@ WRONG = {
     "unknown problem": (["train", "maze5"], "Did you mean 'maze4'"),
     "unknown agent": (["train", "tiger", "--agent", "brp"], "Did you mean 'brpo'"),
     "unknown command": (["trian", "tiger"], "Did you mean 'train'"),
-    "unknown agent to evaluate": (["evaluate", "tiger", "--agent", "ensembel"], "Did you mean 'ensemble'"),
+    "unknown agent to evaluate": (
+        ["evaluate", "tiger", "--agent", "ensembel"],
+        "Did you mean 'ensemble'",
+    ),
     "unknown problem to evaluate": (["evaluate", "tigre"], "Did you mean 'tiger'"),
     "unknown figure": (["figure", "curv"], "Did you mean 'curve'"),
-    "a figure of results that are not there": (["figure", "benchmark", "--results", "nowhere"], "no folder nowhere"),
-    "unknown agent of a figure": (["figure", "keyframes", "--agent", "brpp"], "Did you mean 'brpo'"),
+    "a figure of results that are not there": (
+        ["figure", "benchmark", "--results", "nowhere"],
+        "no folder nowhere",
+    ),
+    "unknown agent of a figure": (
+        ["figure", "keyframes", "--agent", "brpp"],
+        "Did you mean 'brpo'",
+    ),
     "sensing where nobody senses": (["figure", "sensing", "tiger"], "Maze4, Maze10 and Door4 only"),
     "no worlds": (["train", "tiger", "--ppo.worlds", "0"], "worlds must be at least 1"),
     "negative steps": (["train", "tiger", "--steps", "-5"], "steps must be at least 1"),
@@ -154,19 +203,46 @@ WRONG = {
         ["figure", "setup", "--out", "/proc/a/b.png"],
         "Cannot write to /proc/a/b.png",
     ),
-    "a film that cannot be written": (["film", "tiger", "--out", "/proc/a/b.gif"], "Cannot write to /proc/a/b.gif"),
-    "a film before the first episode": (["film", "tiger", "--episode", "-1"], "--episode must lie between"),
-    "a film of no episode": (["film", "tiger", "--episode", str(2**31)], "--episode must lie between"),
-    "keyframes of no episode": (["figure", "keyframes", "maze4", "--episode", "-1"], "--episode must lie between"),
-    "a bench that cannot be written": (["bench", "--only", "start", "--out", "/proc/a/b.json"], "Cannot write to"),
-    "a setup of one problem": (["figure", "setup", "maze4"], "figure setup does not take runs or problems"),
-    "a tree with an agent": (["figure", "tree", "--agent", "brpo"], "figure tree does not take --agent"),
+    "a film that cannot be written": (
+        ["film", "tiger", "--out", "/proc/a/b.gif"],
+        "Cannot write to /proc/a/b.gif",
+    ),
+    "a film before the first episode": (
+        ["film", "tiger", "--episode", "-1"],
+        "--episode must lie between",
+    ),
+    "a film of no episode": (
+        ["film", "tiger", "--episode", str(2**31)],
+        "--episode must lie between",
+    ),
+    "keyframes of no episode": (
+        ["figure", "keyframes", "maze4", "--episode", "-1"],
+        "--episode must lie between",
+    ),
+    "a bench that cannot be written": (
+        ["bench", "--only", "start", "--out", "/proc/a/b.json"],
+        "Cannot write to",
+    ),
+    "a setup of one problem": (
+        ["figure", "setup", "maze4"],
+        "figure setup does not take runs or problems",
+    ),
+    "a tree with an agent": (
+        ["figure", "tree", "--agent", "brpo"],
+        "figure tree does not take --agent",
+    ),
     "a curve of others' episodes": (
         ["figure", "curve", "run", "--agent", "bpo", "--episode", "2"],
         "figure curve does not take --agent or --episode",
     ),
-    "results of a single problem": (["figure", "bonus", "maze4"], "figure bonus does not take runs or problems"),
-    "sensing in one episode": (["figure", "sensing", "--episode", "3"], "figure sensing does not take --episode"),
+    "results of a single problem": (
+        ["figure", "bonus", "maze4"],
+        "figure bonus does not take runs or problems",
+    ),
+    "sensing in one episode": (
+        ["figure", "sensing", "--episode", "3"],
+        "figure sensing does not take --episode",
+    ),
     "a run drawn twice": (["figure", "curve", "run", "./run"], "given a run folder twice"),
     "a curve of nothing": (["figure", "curve"], "at least one run folder"),
 }
@@ -182,7 +258,9 @@ def test_a_mistake_is_one_sentence_and_exit_code_2(seerax, name, tmp_path):
     assert not list(tmp_path.glob("runs/*"))
 
 
-@pytest.mark.parametrize("arguments", [["figure", "setup"], ["film", "tiger"], ["bench", "--only", "start"]])
+@pytest.mark.parametrize(
+    "arguments", [["figure", "setup"], ["film", "tiger"], ["bench", "--only", "start"]]
+)
 def test_a_folder_is_not_written_over(seerax, tmp_path, arguments):
     (tmp_path / "folder.gif").mkdir()
     (tmp_path / "folder.png").mkdir()
@@ -191,7 +269,9 @@ def test_a_folder_is_not_written_over(seerax, tmp_path, arguments):
     assert (code, out, err) == (2, "", f"seerax: {place} is a folder, not a file to write.\n")
 
 
-@pytest.mark.parametrize(("content", "sentence"), [("{", "not valid JSON"), ("[1]", "should hold a JSON object")])
+@pytest.mark.parametrize(
+    ("content", "sentence"), [("{", "not valid JSON"), ("[1]", "should hold a JSON object")]
+)
 def test_a_bench_adds_to_results_only(seerax, tmp_path, content, sentence):
     (tmp_path / "bad.json").write_text(content)
     code, out, err = seerax("bench", "--only", "decisions", "--out", "bad.json")
@@ -200,7 +280,8 @@ def test_a_bench_adds_to_results_only(seerax, tmp_path, content, sentence):
 
 
 @pytest.mark.parametrize(
-    "arguments", [["train"], ["evaluate", "tiger", "--episodes", "many"], ["train", "tiger", "--sed", "1"]]
+    "arguments",
+    [["train"], ["evaluate", "tiger", "--episodes", "many"], ["train", "tiger", "--sed", "1"]],
 )
 def test_what_cannot_be_parsed_exits_with_2(seerax, arguments):
     code, _, err = seerax(*arguments)
@@ -242,7 +323,8 @@ def test_check_is_content_with_our_own_problems(seerax):
 
 
 @pytest.mark.parametrize(
-    ("object_name", "words"), [("deaf", ["latent"]), ("crooked", ["reward", "step"]), ("nan", ["log_likelihood"])]
+    ("object_name", "words"),
+    [("deaf", ["latent"]), ("crooked", ["reward", "step"]), ("nan", ["log_likelihood"])],
 )
 def test_check_says_which_rule_is_broken_and_where(seerax, tmp_path, object_name, words):
     (tmp_path / "theirs.py").write_text(BROKEN)
@@ -266,7 +348,10 @@ def test_keyframes_of_a_policy_that_comes_with_it(seerax, tmp_path):
 
 def test_the_installed_command_works():
     done = subprocess.run(
-        [Path(sys.executable).parent / "seerax", "evaluate", "maze6"], capture_output=True, text=True, timeout=120
+        [Path(sys.executable).parent / "seerax", "evaluate", "maze6"],
+        capture_output=True,
+        text=True,
+        timeout=120,
     )
     assert done.returncode == 2 and done.stdout == ""
     assert done.stderr.strip().startswith("seerax: There is no problem 'maze6'.")
@@ -284,5 +369,7 @@ def test_a_problem_of_ones_own_trains_by_its_name(seerax, tmp_path):
     assert code == 0
     code, _, err = seerax("evaluate", "run", "--episodes", "64", "--json")
     assert code == 2 and "--problem theirs:ours" in err
-    code, out, _ = seerax("evaluate", "run", "--episodes", "64", "--json", "--problem", "theirs:ours")
+    code, out, _ = seerax(
+        "evaluate", "run", "--episodes", "64", "--json", "--problem", "theirs:ours"
+    )
     assert code == 0 and json.loads(out)["problem"] == "theirs:ours"

@@ -63,7 +63,9 @@ class Line:
 class DriftingLine(Line):
     """The latent moves by the action taken."""
 
-    def evolve(self, key: Key, state: LineState, action: Action, next_state: LineState, latent: Latent) -> Latent:
+    def evolve(
+        self, key: Key, state: LineState, action: Action, next_state: LineState, latent: Latent
+    ) -> Latent:
         return latent + action[0]
 
 
@@ -133,7 +135,9 @@ def test_every_other_step_pays_what_the_problem_says(life: Life) -> None:
 def test_the_clock_ends_an_episode_without_finishing_the_task(life: Life) -> None:
     _, outcomes, _ = life
     assert [step for step, outcome in enumerate(outcomes) if outcome.done] == DONE
-    assert [step for step, outcome in enumerate(outcomes) if outcome.over] == sorted(DONE + TIMED_OUT)
+    assert [step for step, outcome in enumerate(outcomes) if outcome.over] == sorted(
+        DONE + TIMED_OUT
+    )
 
 
 def test_the_score_is_the_sum_of_the_episodes_rewards(life: Life) -> None:
@@ -190,7 +194,9 @@ def test_actions_are_clipped_before_the_problem_sees_them(action: float) -> None
 
 
 def test_the_latent_evolves_after_the_step_it_has_shaped() -> None:
-    worlds, _ = live(line(DriftingLine(), lambda moment, state, belief: jnp.zeros(1)), [0.25, -1.0, 0.5])
+    worlds, _ = live(
+        line(DriftingLine(), lambda moment, state, belief: jnp.zeros(1)), [0.25, -1.0, 0.5]
+    )
     latents = [float(world.latent) for world in worlds]
     shown = [float(world.situation.state.shown) for world in worlds[1:]]
     np.testing.assert_allclose(np.diff(latents), [0.25, -1.0, 0.5], atol=1e-6)
@@ -235,7 +241,9 @@ class Table:
     def features(self, state: TableState) -> Array:
         return jax.nn.one_hot(state.seat, SEATS)
 
-    def log_likelihood(self, state: TableState, action: Action, next_state: TableState, latent: Latent) -> Array:
+    def log_likelihood(
+        self, state: TableState, action: Action, next_state: TableState, latent: Latent
+    ) -> Array:
         moves = jnp.log(jnp.asarray(self.moves, jnp.float32))
         return moves[latent, state.seat, jnp.argmax(action), next_state.seat]
 
@@ -247,7 +255,10 @@ def table_mdp(table: Table) -> BeliefMDP:
 
 def random_table(seed: int) -> Table:
     rng = np.random.default_rng(seed)
-    return Table(rng.dirichlet(np.ones(SEATS), (PHIS, SEATS, CHOICES)), rng.normal(size=(PHIS, SEATS, CHOICES)))
+    return Table(
+        rng.dirichlet(np.ones(SEATS), (PHIS, SEATS, CHOICES)),
+        rng.normal(size=(PHIS, SEATS, CHOICES)),
+    )
 
 
 def costly_gossip() -> Table:
@@ -259,7 +270,9 @@ def costly_gossip() -> Table:
     return Table(moves, pays)
 
 
-Values = dict[tuple[int, ...], np.ndarray]  # history (choice, seat, choice, seat, ...) -> Q of every choice
+Values = dict[
+    tuple[int, ...], np.ndarray
+]  # history (choice, seat, choice, seat, ...) -> Q of every choice
 
 
 def enumerated(mdp: BeliefMDP) -> tuple[Values, Values]:
@@ -272,7 +285,11 @@ def enumerated(mdp: BeliefMDP) -> tuple[Values, Values]:
     def learn(belief: Array, state: TableState, choice: Array, seat: Array) -> tuple[Array, Array]:
         after = TableState(seat, state.time + 1)
         next_belief = mdp.filter.update(belief, state, jax.nn.one_hot(choice, CHOICES), after)
-        bonus = mdp.bonus(mdp.filter, belief, next_belief, after.time == DEPTH) if mdp.bonus else jnp.float32(0)
+        bonus = (
+            mdp.bonus(mdp.filter, belief, next_belief, after.time == DEPTH)
+            if mdp.bonus
+            else jnp.float32(0)
+        )
         return next_belief, bonus
 
     def visit(history: tuple[int, ...], belief: Array, state: TableState) -> float:
@@ -282,7 +299,11 @@ def enumerated(mdp: BeliefMDP) -> tuple[Values, Values]:
         for choice, seat in np.ndindex(CHOICES, SEATS):
             next_belief, bonus = learn(belief, state, choice, seat)
             following = TableState(np.int32(seat), np.int32(state.time + 1))
-            later = visit((*history, choice, seat), next_belief, following) if following.time < DEPTH else 0.0
+            later = (
+                visit((*history, choice, seat), next_belief, following)
+                if following.time < DEPTH
+                else 0.0
+            )
             quality[choice] += chances[choice, seat] * (float(bonus) + table.discount * later)
         values[history], beliefs[history] = quality, weights
         return float(quality.max())
@@ -350,17 +371,23 @@ def test_the_entropy_bonus_changes_every_choices_value_by_the_same_potential(see
     shaped, _ = enumerated(mdp.with_bonus(entropy_bonus(EPSILON, table.discount)))
     assert len(plain) == 1 + 9 + 81
     for history, quality in plain.items():
-        np.testing.assert_allclose(shaped[history], quality + EPSILON * entropy(beliefs[history]), atol=1e-4)
+        np.testing.assert_allclose(
+            shaped[history], quality + EPSILON * entropy(beliefs[history]), atol=1e-4
+        )
         assert shaped[history].argmax() == quality.argmax()
 
 
 @pytest.mark.parametrize("paid", [l1_bonus, gain_bonus])
-def test_a_bonus_can_make_useless_knowledge_optimal_where_the_entropy_bonus_does_not(paid: Any) -> None:
+def test_a_bonus_can_make_useless_knowledge_optimal_where_the_entropy_bonus_does_not(
+    paid: Any,
+) -> None:
     mdp = table_mdp(costly_gossip())
     plain, _ = enumerated(mdp)
     shaped, _ = enumerated(mdp.with_bonus(entropy_bonus(EPSILON, mdp.problem.discount)))
     assert plain[()].argmax() != 0 and plain[()][0] == pytest.approx(plain[()].max() - 1)
-    assert shaped[()].argmax() != 0 and shaped[()][0] == pytest.approx(shaped[()].max() - 1, abs=1e-4)
+    assert shaped[()].argmax() != 0 and shaped[()][0] == pytest.approx(
+        shaped[()].max() - 1, abs=1e-4
+    )
     curious, _ = enumerated(mdp.with_bonus(paid(EPSILON)))
     assert curious[()].argmax() == 0
 
@@ -368,6 +395,11 @@ def test_a_bonus_can_make_useless_knowledge_optimal_where_the_entropy_bonus_does
 def test_evaluation_does_not_count_the_bonus(tiger_mdp: BeliefMDP) -> None:
     curious = tiger_mdp.with_bonus(l1_bonus(50.0))
     listening = jnp.array([1.0, 0.0, 0.0])
-    assert float(curious.step(jax.random.key(1), curious.reset(jax.random.key(0)), listening)[1].bonus) > 10
+    assert (
+        float(curious.step(jax.random.key(1), curious.reset(jax.random.key(0)), listening)[1].bonus)
+        > 10
+    )
     plain = rollout.evaluate(jax.random.key(0), tiger_mdp, advice.ensemble, 32).returns
-    np.testing.assert_array_equal(rollout.evaluate(jax.random.key(0), curious, advice.ensemble, 32).returns, plain)
+    np.testing.assert_array_equal(
+        rollout.evaluate(jax.random.key(0), curious, advice.ensemble, 32).returns, plain
+    )

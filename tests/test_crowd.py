@@ -60,9 +60,14 @@ def stepped(state: CrowdState, action: np.ndarray, latent: np.ndarray, noise: np
     offset = latent - state.people
     aim = np.arctan2(offset[:, 1], offset[:, 0]) + noise
     across = np.where(LEFT, state.people[:, 0] >= 9, state.people[:, 0] <= 0)
-    people = state.people + np.where(across, 0, state.speeds)[:, None] * np.stack([np.cos(aim), np.sin(aim)], -1)
+    people = state.people + np.where(across, 0, state.speeds)[:, None] * np.stack(
+        [np.cos(aim), np.sin(aim)], -1
+    )
     shares = np.linspace(0, 1, 1001)[:, None, None]
-    places, rears = state.people + shares * (people - state.people), state.rear + shares * (rear - state.rear)
+    places, rears = (
+        state.people + shares * (people - state.people),
+        state.rear + shares * (rear - state.rear),
+    )
     return rear, heading, speed, people, rectangle_distance(places, rears, heading).min()
 
 
@@ -80,7 +85,13 @@ def bearing(offset: np.ndarray) -> np.ndarray:
 def at(**fields: object) -> CrowdState:
     """A car in the middle of the road, at rest, everyone far away."""
     people = np.array([(-0.5, 20.0 + i) for i in range(3)] + [(9.5, 20.0 + i) for i in range(3)])
-    rest = {"rear": (4.0, -5.0), "heading": 0.0, "speed": 0.0, "people": people, "speeds": np.full(6, 0.1)}
+    rest = {
+        "rear": (4.0, -5.0),
+        "heading": 0.0,
+        "speed": 0.0,
+        "people": people,
+        "speeds": np.full(6, 0.1),
+    }
     fields = rest | {"moved": np.zeros((6, 2)), "hit": False} | fields
     return CrowdState(**{name: jnp.asarray(value) for name, value in fields.items()})
 
@@ -94,13 +105,17 @@ def someone(place: tuple[float, float], number: int = 0) -> jax.Array:
 def played(mdp: BeliefMDP, key: jax.Array) -> rollout.Episode:
     def move(worlds, key):
         keys = jax.random.split(key, (2, 512))
-        action = jax.vmap(lambda k, a: mdp.clip(a + 0.5 * jax.random.normal(k, (2,))))(keys[0], worlds.situation.advice)
+        action = jax.vmap(lambda k, a: mdp.clip(a + 0.5 * jax.random.normal(k, (2,))))(
+            keys[0], worlds.situation.advice
+        )
         following, outcome = jax.vmap(mdp.step)(keys[1], worlds, action)
         return following, rollout.Episode(
             worlds.latent, worlds.situation, action, outcome.reward, following.score, worlds.over
         )
 
-    return jax.lax.scan(move, jax.vmap(mdp.reset)(jax.random.split(key, 512)), jax.random.split(key, 12))[1]
+    return jax.lax.scan(
+        move, jax.vmap(mdp.reset)(jax.random.split(key, 512)), jax.random.split(key, 12)
+    )[1]
 
 
 step = jax.jit(CrowdNav().step)
@@ -214,9 +229,21 @@ def test_a_walker_who_rushes_across_is_not_missed() -> None:
         (at(speed=0.05, people=someone((4.0, -2.6))), (-1, 0), -0.6, True, False),
         (at(rear=(4.0, 3.5), speed=0.6, people=someone((4.0, 5.6))), (0, 0), -144.6, True, False),
     ],
-    ids=["on the way", "top", "not yet", "left", "right", "bottom", "hit", "hit at rest", "hit at the top"],
+    ids=[
+        "on the way",
+        "top",
+        "not yet",
+        "left",
+        "right",
+        "bottom",
+        "hit",
+        "hit at rest",
+        "hit at the top",
+    ],
 )
-def test_rewards_and_ends(state: CrowdState, action: tuple, reward: float, done: bool, success: bool) -> None:
+def test_rewards_and_ends(
+    state: CrowdState, action: tuple, reward: float, done: bool, success: bool
+) -> None:
     latent = jnp.asarray(GOALS[1])
     after = step(jax.random.key(0), state, jnp.array(action, float), latent)
     assert float(after.reward) == pytest.approx(reward, abs=2e-3)
@@ -225,7 +252,9 @@ def test_rewards_and_ends(state: CrowdState, action: tuple, reward: float, done:
 
 
 def test_the_car_stops_but_never_reverses() -> None:
-    after = step(jax.random.key(0), at(speed=0.05), jnp.array([-1.0, 0.0]), jnp.asarray(GOALS[0])).state
+    after = step(
+        jax.random.key(0), at(speed=0.05), jnp.array([-1.0, 0.0]), jnp.asarray(GOALS[0])
+    ).state
     assert after.speed == 0
     np.testing.assert_array_equal(after.rear, [4, -5])
 
@@ -234,9 +263,15 @@ def test_starts_have_their_distributions(mdp: BeliefMDP) -> None:
     keys = jax.random.split(jax.random.key(0), 4000)
     latent = jax.vmap(mdp.problem.prior)(keys)
     state = jax.device_get(jax.vmap(mdp.problem.reset)(keys, latent))
-    for values, low, high in ((state.speed, 0, 0.4), (state.people[:, 2, 1], 0, 4), (state.speeds[:, 5], 0.1, 1)):
+    for values, low, high in (
+        (state.speed, 0, 0.4),
+        (state.people[:, 2, 1], 0, 4),
+        (state.speeds[:, 5], 0.1, 1),
+    ):
         assert stats.kstest(values, "uniform", (low, high - low)).pvalue > 1e-3
-    np.testing.assert_array_equal(state.people[..., 0], np.where(LEFT, -0.5, 9.5) + np.zeros((4000, 6)))
+    np.testing.assert_array_equal(
+        state.people[..., 0], np.where(LEFT, -0.5, 9.5) + np.zeros((4000, 6))
+    )
     np.testing.assert_array_equal(latent[..., 0], np.where(LEFT, 9, 0) + np.zeros((4000, 6)))
     for y in np.asarray(latent[..., 1]).T:
         assert stats.chisquare(np.unique(y, return_counts=True)[1]).pvalue > 1e-3
@@ -265,7 +300,9 @@ def test_features_tell_where_and_how_fast() -> None:
     car = [0.6, 0.2, *front / 5, np.sin(0.3), np.cos(0.3), 0.7]
     offsets = (np.asarray(people) - [3, 1]).ravel() / 5
     pace = [0, 0.2, 0.3, 0.4, 0.5, 0.6]  # the first person is across
-    np.testing.assert_allclose(features, np.concatenate([car, offsets, np.arange(12) / 10, pace]), atol=1e-6)
+    np.testing.assert_allclose(
+        features, np.concatenate([car, offsets, np.arange(12) / 10, pace]), atol=1e-6
+    )
 
 
 # ---- filter ------------------------------------------------------------------------------------------------------
@@ -275,7 +312,9 @@ def test_filter_equals_bayes_rule_written_out(mdp: BeliefMDP, episodes: rollout.
     """On real episodes, from the start: products of wrapped densities at the headings before each move."""
     checked = 0
     for world in range(64):
-        state = jax.tree.map(lambda leaf, i=world: np.asarray(leaf[:, i], float), episodes.situation.state)
+        state = jax.tree.map(
+            lambda leaf, i=world: np.asarray(leaf[:, i], float), episodes.situation.state
+        )
         weight = np.full((6, 3), 1 / 3)
         over = episodes.over[:, world]
         for time in range(1, int(over.argmax()) + 1 if over.any() else 12):
@@ -286,7 +325,9 @@ def test_filter_equals_bayes_rule_written_out(mdp: BeliefMDP, episodes: rollout.
             weight = weight * np.where(across[:, None], 1, density)
             weight /= weight.sum(-1, keepdims=True)
             np.testing.assert_allclose(state.moved[time], after - before, atol=1e-5)
-            np.testing.assert_allclose(np.exp(episodes.situation.belief[time, world]), weight, atol=2e-4)
+            np.testing.assert_allclose(
+                np.exp(episodes.situation.belief[time, world]), weight, atol=2e-4
+            )
             checked += 1
     assert checked > 400
 
@@ -298,8 +339,12 @@ def test_headings_right_behind_are_wrapped(mdp: BeliefMDP) -> None:
         moved = 0.5 * unit(np.full(6, heading))
         before, after = at(people=people), at(people=people + moved, moved=moved)
         belief = mdp.filter.update(mdp.filter.init(), before, jnp.zeros(2), after)
-        density = wrapped_density(bearing(moved)[:, None] - bearing(GOALS.swapaxes(0, 1) - people[:, None]))
-        np.testing.assert_allclose(np.exp(belief), density / density.sum(-1, keepdims=True), atol=1e-4)
+        density = wrapped_density(
+            bearing(moved)[:, None] - bearing(GOALS.swapaxes(0, 1) - people[:, None])
+        )
+        np.testing.assert_allclose(
+            np.exp(belief), density / density.sum(-1, keepdims=True), atol=1e-4
+        )
 
 
 def test_wrapped_density_integrates_to_one() -> None:
@@ -355,7 +400,9 @@ def calibration(filter: Factored, key: jax.Array) -> np.ndarray:
 
         return jax.lax.scan(move, (state, filter.init()), keys[2:])[1]
 
-    differences = np.asarray(jax.jit(jax.vmap(one))(jax.random.split(key, count)), float)[:, [1, 4, 11]]
+    differences = np.asarray(jax.jit(jax.vmap(one))(jax.random.split(key, count)), float)[
+        :, [1, 4, 11]
+    ]
     return differences.mean(0) / (differences.std(0) / np.sqrt(count))
 
 
@@ -392,7 +439,10 @@ def searched_costs(state: CrowdState, goals: np.ndarray) -> np.ndarray:
                     continue
                 x = rear[0] - 2 * np.sin(heading)
                 cost += 15 * max(1 - x, x - 8, 0)
-                people = state.people + np.minimum(time * pace, distance)[:, None] * offset / distance[:, None]
+                people = (
+                    state.people
+                    + np.minimum(time * pace, distance)[:, None] * offset / distance[:, None]
+                )
                 gap = rectangle_distance(people, rear, heading) - 0.5
                 cost += 0.1 * np.sum(1 / np.maximum(gap, 0.05) ** 2)
             costs.append(cost)
@@ -402,15 +452,20 @@ def searched_costs(state: CrowdState, goals: np.ndarray) -> np.ndarray:
 def test_expert_equals_exhaustive_search(mdp: BeliefMDP, episodes: rollout.Episode) -> None:
     """In situations as they occur, and in wild ones."""
     visited = jax.tree.map(
-        lambda leaf: leaf[[0, 4, 8, 11], :16].reshape(-1, *leaf.shape[2:]), (episodes.situation.state, episodes.latent)
+        lambda leaf: leaf[[0, 4, 8, 11], :16].reshape(-1, *leaf.shape[2:]),
+        (episodes.situation.state, episodes.latent),
     )
     wild, _, goals = wild_states(64)
-    states, latents = jax.tree.map(lambda *leaves: np.concatenate(leaves), visited, (wild, goals.astype(np.float32)))
+    states, latents = jax.tree.map(
+        lambda *leaves: np.concatenate(leaves), visited, (wild, goals.astype(np.float32))
+    )
     costs = np.asarray(jax.jit(jax.vmap(crowd.driver().costs))(states, latents))
     chosen = np.asarray(jax.jit(jax.vmap(mdp.expert.act))(states, latents))
     candidates = np.array([(a, s) for a in np.linspace(-1, 1, 9) for s in np.linspace(-1, 1, 5)])
     for i in range(len(chosen)):
-        state, latent = jax.tree.map(lambda leaf, i=i: np.asarray(leaf[i], float), (states, latents))
+        state, latent = jax.tree.map(
+            lambda leaf, i=i: np.asarray(leaf[i], float), (states, latents)
+        )
         np.testing.assert_allclose(costs[i], searched_costs(state, latent), rtol=2e-3, atol=2e-3)
         np.testing.assert_allclose(chosen[i], candidates[costs[i].argmin()], atol=1e-6)
     assert len(np.unique(chosen, axis=0)) > 5
@@ -418,9 +473,13 @@ def test_expert_equals_exhaustive_search(mdp: BeliefMDP, episodes: rollout.Episo
 
 def test_collapsed_belief_equals_the_expert_told(mdp: BeliefMDP, episodes: rollout.Episode) -> None:
     state, latent = jax.tree.map(lambda leaf: leaf[6], (episodes.situation.state, episodes.latent))
-    known = np.log(np.where((latent[:, None] == GOALS).all(-1), 1.0, 1e-30)).swapaxes(1, 2)  # [512, 6, 3]
+    known = np.log(np.where((latent[:, None] == GOALS).all(-1), 1.0, 1e-30)).swapaxes(
+        1, 2
+    )  # [512, 6, 3]
     moment = Moment(jax.random.key(0), jax.random.key(0), jnp.int32(0))
-    advised = jax.jit(jax.vmap(lambda state, belief: mdp.advisor(moment, state, belief)))(state, jnp.asarray(known))
+    advised = jax.jit(jax.vmap(lambda state, belief: mdp.advisor(moment, state, belief)))(
+        state, jnp.asarray(known)
+    )
     told = jax.jit(jax.vmap(mdp.expert.act))(state, latent)
     blind = jax.jit(jax.vmap(mdp.expert.act, (0, None)))(state, jnp.asarray(GOALS.mean(0)))
     np.testing.assert_array_equal(advised, told)
@@ -428,7 +487,9 @@ def test_collapsed_belief_equals_the_expert_told(mdp: BeliefMDP, episodes: rollo
 
 
 def test_advice_is_for_the_mean_goals(mdp: BeliefMDP, episodes: rollout.Episode) -> None:
-    state, belief = jax.tree.map(lambda leaf: leaf[6], (episodes.situation.state, episodes.situation.belief))
+    state, belief = jax.tree.map(
+        lambda leaf: leaf[6], (episodes.situation.state, episodes.situation.belief)
+    )
     mean = np.einsum("nmk,kmd->nmd", np.exp(belief), GOALS).astype(np.float32)
     told = jax.jit(jax.vmap(mdp.expert.act))(state, jnp.asarray(mean))
     same = (np.asarray(told) == episodes.situation.advice[6]).all(-1)
@@ -452,7 +513,9 @@ def test_shooting_takes_the_cheapest_candidate() -> None:
     )
     expert = shooting.expert()
     assert isinstance(expert, Expert)
-    np.testing.assert_allclose(shooting.costs(jnp.float32(5), jnp.array([6.0, 5.0, 6.0])), [-0.4, 0.5, 1.4], atol=1e-6)
+    np.testing.assert_allclose(
+        shooting.costs(jnp.float32(5), jnp.array([6.0, 5.0, 6.0])), [-0.4, 0.5, 1.4], atol=1e-6
+    )
     for hazards, best in (([0.0, 0.0], 1), ([6.0, 0.0], 0), ([6.0, 5.0], -1)):
         assert expert.act(jnp.float32(5), expert.plan(jnp.array(hazards))).tolist() == [best]
 
@@ -468,12 +531,19 @@ def test_lattice_holds_every_combination() -> None:
 def test_drawing_shows_beliefs_as_opacity(mdp: BeliefMDP, episodes: rollout.Episode) -> None:
     state, belief, advised = jax.tree.map(lambda leaf: leaf[6, 3], episodes.situation)
     ax = Figure().add_subplot()
-    mdp.problem.draw(ax, Situation(state, belief, advised), episodes.action[6, 3], episodes.latent[6, 3])
+    mdp.problem.draw(
+        ax, Situation(state, belief, advised), episodes.action[6, 3], episodes.latent[6, 3]
+    )
     walking = np.asarray(crowd.walking(state))
-    arrows = [c for c in ax.collections if isinstance(c, LineCollection) and len(c.get_segments()) == 3]
+    arrows = [
+        c for c in ax.collections if isinstance(c, LineCollection) and len(c.get_segments()) == 3
+    ]
     opacities = [artist.get_alpha() for artist in arrows]
     np.testing.assert_allclose(opacities, np.exp(belief)[walking].ravel(), atol=1e-6)
-    lengths = [np.hypot(*(tip - start)) for (start, tip), *_ in (artist.get_segments() for artist in arrows)]
+    lengths = [
+        np.hypot(*(tip - start))
+        for (start, tip), *_ in (artist.get_segments() for artist in arrows)
+    ]
     np.testing.assert_allclose(lengths, np.repeat(2.5 * state.speeds[walking], 3), rtol=1e-4)
     people = [patch for patch in ax.patches if patch.get_gid() == "person"]
     np.testing.assert_allclose([patch.center for patch in people], state.people)

@@ -34,7 +34,9 @@ def test_every_object_that_the_paper_is_mapped_to_exists(name):
 
 def test_the_files_that_the_documents_name_exist():
     for document in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]:
-        for path in re.findall(r"`((?:tests|docs|examples|results|src)/[\w/.-]+\.\w+)`", document.read_text()):
+        for path in re.findall(
+            r"`((?:tests|docs|examples|results|src)/[\w/.-]+\.\w+)`", document.read_text()
+        ):
             assert (ROOT / path).exists(), f"{document.name} names {path}"
 
 
@@ -45,7 +47,9 @@ def test_a_problem_of_ones_own_takes_at_most_sixty_lines():
 def test_functions_are_short():
     lengths = []
     for path in (ROOT / "src").rglob("*.py"):
-        functions = [n for n in ast.walk(ast.parse(path.read_text())) if isinstance(n, ast.FunctionDef)]
+        functions = [
+            n for n in ast.walk(ast.parse(path.read_text())) if isinstance(n, ast.FunctionDef)
+        ]
         for function in functions:
             lengths.append(function.end_lineno - function.lineno + 1)
             assert lengths[-1] <= 45, f"{path.name}: {function.name} has {lengths[-1]} lines"

@@ -36,7 +36,9 @@ def walls_of(latent: np.ndarray) -> list[tuple[float, float]]:
     return PIECES + closed
 
 
-def moved(position: np.ndarray, velocity: np.ndarray, thrust: np.ndarray, latent: np.ndarray) -> tuple:
+def moved(
+    position: np.ndarray, velocity: np.ndarray, thrust: np.ndarray, latent: np.ndarray
+) -> tuple:
     """Five substeps of 0.01 s: the exact solution, then out of the deepest wall (twice), then into the arena."""
     for _ in range(5):
         terminal, rate = 20 * thrust, 0.1 / 0.5336
@@ -62,7 +64,12 @@ def accuracy(position: np.ndarray) -> np.ndarray:
 
 
 def at(x: float, y: float, vx: float = 0.0, vy: float = 0.0, **more: np.ndarray) -> DoorState:
-    none = {"crashed": np.zeros(4, bool), "passed": np.zeros(4, bool), "reading": np.zeros(4), "sensed": False}
+    none = {
+        "crashed": np.zeros(4, bool),
+        "passed": np.zeros(4, bool),
+        "reading": np.zeros(4),
+        "sensed": False,
+    }
     fields = {name: jnp.asarray(value) for name, value in (none | more).items()}
     return DoorState(jnp.array([x, y]), jnp.array([vx, vy]), **fields)
 
@@ -84,8 +91,12 @@ def test_motion_equals_float64() -> None:
             jnp.asarray(position), jnp.asarray(velocity)
         )
         latents = jnp.broadcast_to(jnp.asarray(latent), (64, 4))
-        state = step_many(jax.random.split(jax.random.key(0), 64), start, jnp.asarray(thrust), latents).state
-        expected = [moved(*row, latent) for row in zip(position, velocity, thrust[:, :2], strict=True)]
+        state = step_many(
+            jax.random.split(jax.random.key(0), 64), start, jnp.asarray(thrust), latents
+        ).state
+        expected = [
+            moved(*row, latent) for row in zip(position, velocity, thrust[:, :2], strict=True)
+        ]
         np.testing.assert_allclose(state.position, [p for p, _ in expected], atol=2e-5)
         np.testing.assert_allclose(state.velocity, [v for _, v in expected], atol=2e-4)
 
@@ -104,7 +115,15 @@ def test_free_motion_reaches_its_terminal_speed() -> None:
 
 def test_absent_walls_neither_block_nor_count() -> None:
     walls = jnp.array([[(-1.0, 0.1), (1.0, 0.1)], [(-1.0, 0.12), (1.0, 0.12)]])
-    push = partial(pointmass.move, pointmass.SPHERE, walls, 1.4, jnp.zeros(2), jnp.array([0.0, 1.0]), jnp.zeros(2))
+    push = partial(
+        pointmass.move,
+        pointmass.SPHERE,
+        walls,
+        1.4,
+        jnp.zeros(2),
+        jnp.array([0.0, 1.0]),
+        jnp.zeros(2),
+    )
     blocked, free = push(there=jnp.array([False, True])), push(there=jnp.array([False, False]))
     assert blocked.touched.tolist() == [False, True]
     assert blocked.position[1] == pytest.approx(0.12 - CONTACT, abs=1e-6)
@@ -118,7 +137,9 @@ def rushing(key: jax.Array, count: int) -> tuple[DoorState, jax.Array]:
     side = jnp.where(jnp.arange(count) % 2, 1.0, -1.0)  # of the wall
     x = jax.random.uniform(x_key, (count,), minval=-1.35, maxval=1.35)
     y = WALL_Y + side * jax.random.uniform(y_key, (count,), minval=CONTACT, maxval=0.25)
-    velocity = jax.random.uniform(v_key, (count, 2), minval=jnp.array([-2, 0.2]), maxval=jnp.array([2, FASTEST]))
+    velocity = jax.random.uniform(
+        v_key, (count, 2), minval=jnp.array([-2, 0.2]), maxval=jnp.array([2, FASTEST])
+    )
     start = jax.vmap(lambda x, y: at(0, 0)._replace(position=jnp.stack([x, y])))(x, y)
     thrust = jax.random.uniform(u_key, (count, 3), minval=-1)
     return start._replace(velocity=velocity.at[:, 1].multiply(-side)), thrust
@@ -133,7 +154,9 @@ def test_no_speed_confuses_crash_and_passage(number: int) -> None:
     is_open = ALL[number] == 1
     crossed_ever = np.zeros(count, bool)
     for time in range(3):
-        after = step_many(jax.random.split(jax.random.key(time), count), state, action, latents).state
+        after = step_many(
+            jax.random.split(jax.random.key(time), count), state, action, latents
+        ).state
         crossed = np.asarray((state.position[:, 1] > WALL_Y) != (after.position[:, 1] > WALL_Y))
         passed, crashed = np.asarray(after.passed), np.asarray(after.crashed)
         np.testing.assert_array_equal(passed.sum(-1), crossed)
@@ -150,10 +173,13 @@ def test_a_head_on_crash_is_felt_and_stops() -> None:
     count = 400
     speeds = jnp.linspace(1.8, FASTEST, count // 4).repeat(4)
     x = jnp.tile(jnp.asarray(DOORS_X), count // 4)
-    start = jax.vmap(lambda x, v: at(0, 0)._replace(position=jnp.stack([x, 0.14]), velocity=jnp.stack([0.0, v])))(
-        x, speeds
+    start = jax.vmap(
+        lambda x, v: at(0, 0)._replace(position=jnp.stack([x, 0.14]), velocity=jnp.stack([0.0, v]))
+    )(x, speeds)
+    keys, up = (
+        jax.random.split(jax.random.key(0), count),
+        jnp.tile(jnp.array([0.0, 1.0, -1.0]), (count, 1)),
     )
-    keys, up = jax.random.split(jax.random.key(0), count), jnp.tile(jnp.array([0.0, 1.0, -1.0]), (count, 1))
     after, reward, done = step_many(keys, start, up, jnp.zeros((count, 4)))
     np.testing.assert_array_equal(after.crashed, np.tile(np.eye(4, dtype=bool), (count // 4, 1)))
     np.testing.assert_allclose(after.position[:, 1], WALL_Y - CONTACT, atol=1e-6)
@@ -175,13 +201,17 @@ def test_every_step_against_a_closed_door_costs_ten() -> None:
         crashes += bool(state.crashed[2])
     assert rewards[-10:] == [-11.0] * 10  # one of it for sensing
     assert crashes == sum(reward == -11.0 for reward in rewards)
-    state, reward, _ = step(jax.random.key(0), state, jnp.array([0.0, -1.0, -1.0]), jnp.array([1.0, 1.0, 0.0, 1.0]))
+    state, reward, _ = step(
+        jax.random.key(0), state, jnp.array([0.0, -1.0, -1.0]), jnp.array([1.0, 1.0, 0.0, 1.0])
+    )
     assert float(reward) == 0.0
 
 
 @pytest.mark.parametrize(("x", "inside"), [(0.19, True), (0.21, False)])
 def test_target_ends_with_a_hundred(x: float, inside: bool) -> None:
-    state, reward, done = Doors().step(jax.random.key(0), at(x, 1.2), jnp.array([0.0, 0.0, -1.0]), jnp.ones(4))
+    state, reward, done = Doors().step(
+        jax.random.key(0), at(x, 1.2), jnp.array([0.0, 0.0, -1.0]), jnp.ones(4)
+    )
     assert bool(done) is inside
     assert float(reward) == 100.0 * inside
     assert bool(Doors().succeeded(state, jnp.ones(4), done)) is inside
@@ -189,7 +219,9 @@ def test_target_ends_with_a_hundred(x: float, inside: bool) -> None:
 
 def test_each_door_matters() -> None:
     for door, x in enumerate(DOORS_X):
-        step = partial(Doors().step, jax.random.key(0), at(x, 0.2, 0.0, 1.5), jnp.array([0.0, 1.0, -1.0]))
+        step = partial(
+            Doors().step, jax.random.key(0), at(x, 0.2, 0.0, 1.5), jnp.array([0.0, 1.0, -1.0])
+        )
         is_open, closed = step(jnp.ones(4)).state, step(jnp.ones(4).at[door].set(0)).state
         assert is_open.position[1] > closed.position[1] + 0.03
 
@@ -197,8 +229,12 @@ def test_each_door_matters() -> None:
 def test_sensor_is_as_accurate_as_it_should_be() -> None:
     count, latent = 20000, jnp.array([1.0, 0.0, 0.0, 1.0])
     for x, y in ((-0.9, 0.1), (0.3, -1.0)):
-        sense = partial(Doors().step, state=at(x, y), action=jnp.array([0.0, 0.0, 1.0]), latent=latent)
-        state = jax.jit(jax.vmap(lambda key: sense(key).state))(jax.random.split(jax.random.key(1), count))  # noqa: B023
+        sense = partial(
+            Doors().step, state=at(x, y), action=jnp.array([0.0, 0.0, 1.0]), latent=latent
+        )
+        state = jax.jit(jax.vmap(lambda key: sense(key).state))(  # noqa: B023
+            jax.random.split(jax.random.key(1), count)
+        )
         right = np.asarray((state.reading == 1) == (latent == 1)).mean(0)
         p = accuracy(np.array([x, y]))
         assert np.abs((right - p) / np.sqrt(p * (1 - p) / count)).max() < 4
@@ -230,11 +266,17 @@ def test_belief_equals_brute_force(mdp: BeliefMDP) -> None:
             reading = np.where(right == (truth == 1), 1.0, -1.0) * sensed
             hit = (np.arange(4) == rng.integers(12)) & ~truth.astype(bool)
             passed = (np.arange(4) == rng.integers(12)) & truth.astype(bool)
-            after = at(*position, crashed=hit, passed=passed, reading=reading, sensed=np.bool_(sensed))
+            after = at(
+                *position, crashed=hit, passed=passed, reading=reading, sensed=np.bool_(sensed)
+            )
             belief = update(belief, at(0, 0), jnp.zeros(3), after)
             for index, latent in enumerate(ALL):
                 agrees = (reading == 1) == (latent == 1)
-                told = np.where(agrees, accuracy(position), 1 - accuracy(position)) if sensed else np.ones(4)
+                told = (
+                    np.where(agrees, accuracy(position), 1 - accuracy(position))
+                    if sensed
+                    else np.ones(4)
+                )
                 exact[index] *= told.prod() * (latent[hit] == 0).all() * (latent[passed] == 1).all()
         np.testing.assert_allclose(mdp.filter.vector(belief), exact / exact.sum(), atol=2e-5)
 
@@ -337,5 +379,7 @@ def test_doors_are_as_red_as_they_are_believed_blocked(mdp: BeliefMDP) -> None:
     situation = Situation(state, np.log(np.maximum(weights, 1e-30)), np.array([0.1, 0.9, 0.1]))
     mdp.problem.draw(ax, situation, np.array([0.5, 0.5, 0.1]), ALL[9])  # type: ignore[attr-defined]
     shown = [artist.get_alpha() for artist in ax.get_children() if artist.get_gid() == "door"]
-    np.testing.assert_allclose(shown, [weights[ALL[:, door] == 0].sum() for door in range(4)], atol=1e-6)
+    np.testing.assert_allclose(
+        shown, [weights[ALL[:, door] == 0].sum() for door in range(4)], atol=1e-6
+    )
     assert sum(artist.get_gid() == "truth" for artist in ax.get_children()) == 2

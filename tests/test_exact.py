@@ -85,7 +85,11 @@ def sampling_by_enumeration(mdp: BeliefMDP, depth: int, rounds: int) -> float:
         for turn in drawn:
             action = jnp.array([-turn, turn, -2.0])
             following, reward, _ = problem.step(jax.random.key(0), state, action, latent)
-            state, belief, earned = following, filter.update(belief, state, action, following), earned + reward
+            state, belief, earned = (
+                following,
+                filter.update(belief, state, action, following),
+                earned + reward,
+            )
         return state, belief, earned
 
     def value(state: Any, belief: Array, latent: Array, left: int) -> float:
@@ -106,8 +110,12 @@ SMALL = [(1, 1), (1, 2), (2, 1), (2, 2)]
 
 
 @pytest.mark.parametrize(("depth", "rounds"), SMALL)
-def test_the_trees_optimum_is_that_of_an_exhaustive_search_through_the_problem(depth: int, rounds: int) -> None:
-    assert exact.tree_optimum(depth, rounds) == pytest.approx(best_by_search(tree.tree(depth, rounds)), abs=1e-3)
+def test_the_trees_optimum_is_that_of_an_exhaustive_search_through_the_problem(
+    depth: int, rounds: int
+) -> None:
+    assert exact.tree_optimum(depth, rounds) == pytest.approx(
+        best_by_search(tree.tree(depth, rounds)), abs=1e-3
+    )
 
 
 @pytest.mark.parametrize(("depth", "rounds"), SMALL)
@@ -128,7 +136,9 @@ def test_posterior_sampling_in_one_round_finds_the_gold_once_in_n(depth: int) ->
 
 
 @pytest.mark.parametrize("depth", [1, 2, 3, 4])
-def test_posterior_sampling_follows_the_papers_formula_once_there_are_rounds_enough(depth: int) -> None:
+def test_posterior_sampling_follows_the_papers_formula_once_there_are_rounds_enough(
+    depth: int,
+) -> None:
     n = 2**depth
     for rounds in (n - 1, n, 2 * n):
         mistakes = (n - 1) / 2
@@ -149,7 +159,9 @@ def test_simulated_posterior_sampling_earns_its_exact_value(depth: int, rounds: 
     mdp = tree.posterior_sampling(tree.tree(depth, rounds))
     evaluation = rollout.evaluate(jax.random.key(0), mdp, advice.ensemble, 4000)
     assert evaluation.sensed is not None and evaluation.sensed.sum() == 0
-    assert abs(evaluation.mean - exact.tree_posterior_sampling(depth, rounds)) < 4 * evaluation.stderr
+    assert (
+        abs(evaluation.mean - exact.tree_posterior_sampling(depth, rounds)) < 4 * evaluation.stderr
+    )
 
 
 # ---- tiger -------------------------------------------------------------------------------------------------------
@@ -179,11 +191,15 @@ def lead_of_three(key: Key, situation: Situation) -> Action:
     """Listen until one side was heard three times more often, then open the other."""
     left, right = situation.belief
     lead = jnp.round((left - right) / jnp.log(tiger.ACCURACY / (1 - tiger.ACCURACY)))
-    choice = jnp.where(jnp.abs(lead) < 3, tiger.LISTEN, jnp.where(lead > 0, tiger.OPEN_RIGHT, tiger.OPEN_LEFT))
+    choice = jnp.where(
+        jnp.abs(lead) < 3, tiger.LISTEN, jnp.where(lead > 0, tiger.OPEN_RIGHT, tiger.OPEN_LEFT)
+    )
     return jax.nn.one_hot(choice, 3)
 
 
-def test_waiting_for_a_lead_of_three_earns_tigers_optimum_in_simulation(tiger_mdp: BeliefMDP) -> None:
+def test_waiting_for_a_lead_of_three_earns_tigers_optimum_in_simulation(
+    tiger_mdp: BeliefMDP,
+) -> None:
     evaluation = rollout.evaluate(jax.random.key(0), tiger_mdp, lead_of_three, 20_000)
     assert abs(evaluation.mean - exact.tiger_optimum()) < 4 * evaluation.stderr
     assert evaluation.stderr < 0.08
@@ -193,7 +209,9 @@ def test_waiting_for_a_lead_of_three_earns_tigers_optimum_in_simulation(tiger_md
 
 
 @pytest.mark.parametrize("door", range(4))
-def test_what_readings_and_trials_tell_of_doors_is_what_the_filter_learns_from_them(door: int) -> None:
+def test_what_readings_and_trials_tell_of_doors_is_what_the_filter_learns_from_them(
+    door: int,
+) -> None:
     """Bodies that lean on the door sense, or run into it, in all worlds of the prior."""
     mdp = doors.door4()
     place = jnp.asarray(doors.CENTRES[door] - (0.0, doors.SPHERE.contact + 1e-4), jnp.float32)
@@ -201,12 +219,20 @@ def test_what_readings_and_trials_tell_of_doors_is_what_the_filter_learns_from_t
     def change(key: Key, velocity: float, sensing: float) -> Array:
         prior_key, step_key = jax.random.split(key)
         latent = mdp.problem.prior(prior_key)
-        state = mdp.problem.reset(key, latent)._replace(position=place, velocity=jnp.array([0.0, velocity]))
+        state = mdp.problem.reset(key, latent)._replace(
+            position=place, velocity=jnp.array([0.0, velocity])
+        )
         action, before = jnp.array([0.0, 0.0, sensing]), mdp.filter.init()
-        after = mdp.filter.update(before, state, action, mdp.problem.step(step_key, state, action, latent).state)
+        after = mdp.filter.update(
+            before, state, action, mdp.problem.step(step_key, state, action, latent).state
+        )
         return jnp.abs(jnp.exp(after) - jnp.exp(before)).sum()
 
     keys = jax.random.split(jax.random.key(door), 20_000)
-    for wanted, (velocity, sensing) in zip(exact.door_changes(door), [(0.0, 1.0), (2.5, -1.0)], strict=True):
-        found = np.asarray(jax.jit(jax.vmap(lambda k, v=velocity, s=sensing: change(k, v, s)))(keys))
+    for wanted, (velocity, sensing) in zip(
+        exact.door_changes(door), [(0.0, 1.0), (2.5, -1.0)], strict=True
+    ):
+        found = np.asarray(
+            jax.jit(jax.vmap(lambda k, v=velocity, s=sensing: change(k, v, s)))(keys)
+        )
         assert abs(found.mean() - wanted) < 4 * found.std() / np.sqrt(found.size)

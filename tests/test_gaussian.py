@@ -30,7 +30,9 @@ def filtered(filter: ExtendedKalman, readings: Any) -> Gaussian:
         belief = filter.update(belief, reading, reading, reading)
         return belief, belief
 
-    return jax.jit(lambda readings: jax.lax.scan(step, filter.init(), readings)[1])(jnp.asarray(readings, jnp.float32))
+    return jax.jit(lambda readings: jax.lax.scan(step, filter.init(), readings)[1])(
+        jnp.asarray(readings, jnp.float32)
+    )
 
 
 # ---- a pendulum that is seen from two lamps ----------------------------------------------------------------------
@@ -117,7 +119,9 @@ def test_the_shelf_is_filtered_as_by_dynamax() -> None:
 
     start = (problem.reset(key, latent), filter.init())
     readings, noises, ours = jax.jit(lambda: jax.lax.scan(step, start, jnp.arange(LENGTH))[1])()
-    theirs = oracle(filter.init(), lambda phi: phi, jnp.zeros((3, 3)), lambda phi: phi, noises, readings)
+    theirs = oracle(
+        filter.init(), lambda phi: phi, jnp.zeros((3, 3)), lambda phi: phi, noises, readings
+    )
     assert np.ptp(np.asarray(noises)[:, 0, 0]) > 20  # both kinds of noise occur
     np.testing.assert_allclose(ours.mean, theirs.filtered_means, atol=1e-5)
     np.testing.assert_allclose(ours.covariance, theirs.filtered_covariances, atol=1e-5)
@@ -129,11 +133,18 @@ def test_the_shelf_is_filtered_as_by_dynamax() -> None:
 @pytest.mark.parametrize(("unknowns", "outputs"), [(1, 1), (2, 3), (4, 2), (6, 6)])
 def test_linear_readings_give_the_exact_posterior(unknowns: int, outputs: int) -> None:
     rng = np.random.default_rng(unknowns)
-    mean, P, R = rng.normal(size=unknowns), random_covariance(rng, unknowns), random_covariance(rng, outputs)
+    mean, P, R = (
+        rng.normal(size=unknowns),
+        random_covariance(rng, unknowns),
+        random_covariance(rng, outputs),
+    )
     H, b = rng.normal(size=(outputs, unknowns)), rng.normal(size=outputs)
     readings = rng.normal(size=(30, outputs))
     filter = ExtendedKalman(
-        Gaussian(jnp.asarray(mean), jnp.asarray(P)), lambda s, phi: H @ phi + b, lambda s: s, lambda *_: jnp.asarray(R)
+        Gaussian(jnp.asarray(mean), jnp.asarray(P)),
+        lambda s, phi: H @ phi + b,
+        lambda s: s,
+        lambda *_: jnp.asarray(R),
     )
     belief = filtered(filter, readings)
     precision = np.linalg.inv(P) + 30 * H.T @ np.linalg.solve(R, H)
@@ -173,7 +184,10 @@ def assert_sound(belief: Gaussian) -> None:
     assert np.linalg.eigvalsh(np.asarray(belief.covariance, np.float64)).min() > 0
 
 
-@given(st.lists(st.tuples(st.sampled_from(ABSURD), st.sampled_from(ABSURD)), min_size=1, max_size=12), st.booleans())
+@given(
+    st.lists(st.tuples(st.sampled_from(ABSURD), st.sampled_from(ABSURD)), min_size=1, max_size=12),
+    st.booleans(),
+)
 def test_nothing_makes_a_belief_unsound(readings: list[tuple[float, float]], moves: bool) -> None:
     belief = still.init()
     for reading in readings:
@@ -192,7 +206,9 @@ def test_what_is_not_finite_says_nothing(value: float) -> None:
 
 def test_what_is_far_off_pulls_only_so_far() -> None:
     """And in the right direction; nearer readings are taken as they are."""
-    filter = ExtendedKalman(Gaussian(jnp.zeros(1), jnp.eye(1)), lambda s, phi: phi, lambda s: s, lambda *_: jnp.eye(1))
+    filter = ExtendedKalman(
+        Gaussian(jnp.zeros(1), jnp.eye(1)), lambda s, phi: phi, lambda s: s, lambda *_: jnp.eye(1)
+    )
     near, far, farther = (filtered(filter, [[value]]).mean[0, 0] for value in (20.0, 1e5, 1e30))
     assert near == pytest.approx(10.0, rel=1e-4)
     assert [far, farther] == pytest.approx([30 / 2**0.5] * 2, rel=1e-4)
@@ -205,7 +221,9 @@ def test_readings_without_noise_end_at_the_sharpest() -> None:
     last = jax.tree.map(lambda leaf: leaf[-1], belief)
     assert_sound(last)
     np.testing.assert_allclose(last.mean, (2.0, -1.9), atol=1e-5)
-    assert (spread(last) < 1e-3 * spread(prior)).all() and (spread(last) >= 0.99 * SHARPEST * spread(prior)).all()
+    assert (spread(last) < 1e-3 * spread(prior)).all() and (
+        spread(last) >= 0.99 * SHARPEST * spread(prior)
+    ).all()
 
 
 def test_ten_thousand_readings_wear_nothing_out() -> None:
@@ -215,7 +233,9 @@ def test_ten_thousand_readings_wear_nothing_out() -> None:
     P = scales[:, None] * random_covariance(rng, 3) * scales
     H = jnp.asarray(rng.normal(size=(2, 3)) / scales, jnp.float32)
     prior = Gaussian(jnp.zeros(3), jnp.asarray(P, jnp.float32))
-    filter = ExtendedKalman(prior, lambda s, phi: H @ phi, lambda s: s, lambda *_: 0.01 * jnp.eye(2))
+    filter = ExtendedKalman(
+        prior, lambda s, phi: H @ phi, lambda s: s, lambda *_: 0.01 * jnp.eye(2)
+    )
     beliefs = filtered(filter, rng.normal(size=(10_000, 2)))
     assert np.isfinite(beliefs.mean).all()
     correlations = np.asarray(beliefs.covariance, np.float64)[::97]
@@ -229,12 +249,18 @@ def test_ten_thousand_readings_wear_nothing_out() -> None:
 
 def test_samples_have_the_moments_of_the_belief() -> None:
     rng = np.random.default_rng(5)
-    belief = Gaussian(jnp.asarray(rng.normal(size=3)), jnp.asarray(random_covariance(rng, 3), jnp.float32))
-    drawn = jax.vmap(lambda key: still.sample(key, belief))(jax.random.split(jax.random.key(0), 100_000))
+    belief = Gaussian(
+        jnp.asarray(rng.normal(size=3)), jnp.asarray(random_covariance(rng, 3), jnp.float32)
+    )
+    drawn = jax.vmap(lambda key: still.sample(key, belief))(
+        jax.random.split(jax.random.key(0), 100_000)
+    )
     error = np.asarray(spread(belief)) / 100_000**0.5
     assert (np.abs(drawn.mean(0) - belief.mean) < 4 * error).all()
     np.testing.assert_allclose(
-        np.cov(drawn.T), belief.covariance, atol=4 * 2**0.5 * float(max(error) * max(spread(belief)))
+        np.cov(drawn.T),
+        belief.covariance,
+        atol=4 * 2**0.5 * float(max(error) * max(spread(belief))),
     )
 
 
@@ -246,7 +272,10 @@ def test_entropy_counts_the_nats() -> None:
     assert float(still.entropy(narrowed(CERTAIN**0.5))) == pytest.approx(0.5, abs=1e-5)
     assert float(still.entropy(narrowed(CERTAIN / 2))) == 0.0
     one = Gaussian(
-        prior.mean, jnp.diag(jnp.array([CERTAIN, 1.0])) @ prior.covariance @ jnp.diag(jnp.array([CERTAIN, 1.0]))
+        prior.mean,
+        jnp.diag(jnp.array([CERTAIN, 1.0]))
+        @ prior.covariance
+        @ jnp.diag(jnp.array([CERTAIN, 1.0])),
     )
     assert float(still.entropy(one)) == pytest.approx(0.5, abs=1e-5)
 
@@ -265,5 +294,7 @@ def test_small_matrices_are_solved_and_rooted(size: int) -> None:
     rng = np.random.default_rng(size)
     A = random_covariance(rng, size) + 0.1 * np.eye(size)
     B = rng.normal(size=(size, 4))
-    np.testing.assert_allclose(solve(jnp.asarray(A), jnp.asarray(B)), np.linalg.solve(A, B), rtol=1e-3, atol=1e-4)
+    np.testing.assert_allclose(
+        solve(jnp.asarray(A), jnp.asarray(B)), np.linalg.solve(A, B), rtol=1e-3, atol=1e-4
+    )
     np.testing.assert_allclose(root(jnp.asarray(A)), np.linalg.cholesky(A), rtol=1e-3, atol=1e-4)

@@ -61,7 +61,9 @@ def test_gymnasiums_own_check_finds_nothing_to_complain_about(name):
 def test_an_episode_is_the_one_that_rollout_plays_on_the_same_key(name):
     env = make(name)
     mdp, seed = env.unwrapped.mdp, 3
-    observations, rewards, (terminated, _), info = played(env, env.reset(seed=seed)[0], follow_advice)
+    observations, rewards, (terminated, _), info = played(
+        env, env.reset(seed=seed)[0], follow_advice
+    )
     episode = rollout.record(jax.random.key(seed), mdp, seerax.ensemble)
     expected = jax.vmap(lambda situation: agents.brpo.inputs(mdp, situation))(episode.situation)
     np.testing.assert_allclose(observations, expected, rtol=1e-4, atol=1e-4)
@@ -83,8 +85,12 @@ def test_layout_names_the_parts_of_an_observation():
 def test_actions_are_stretched_to_the_problems_bounds():
     mdp = gym.shared("cartpole")
     (low,), (high,) = mdp.problem.action_low, mdp.problem.action_high
-    np.testing.assert_allclose(gym.stretched(mdp, np.array([[-1.0], [0.5], [1.0]])).ravel(), [low, high / 2, high])
-    np.testing.assert_allclose(gym.shrunk(mdp, gym.stretched(mdp, np.array([0.3]))), [0.3], rtol=1e-6)
+    np.testing.assert_allclose(
+        gym.stretched(mdp, np.array([[-1.0], [0.5], [1.0]])).ravel(), [low, high / 2, high]
+    )
+    np.testing.assert_allclose(
+        gym.shrunk(mdp, gym.stretched(mdp, np.array([0.3]))), [0.3], rtol=1e-6
+    )
 
 
 def test_the_clock_truncates_and_the_task_terminates():
@@ -116,7 +122,9 @@ def test_a_seed_decides_all_episodes_that_follow():
 
     first = starts(2**40 + 5)
     np.testing.assert_array_equal(first, starts(2**40 + 5))
-    assert len(np.unique(np.concatenate([first, starts(6)])[:, 0])) == 8  # every start is somewhere else
+    assert (
+        len(np.unique(np.concatenate([first, starts(6)])[:, 0])) == 8
+    )  # every start is somewhere else
 
 
 def test_the_latent_is_drawn_afresh_in_every_episode():
@@ -146,8 +154,13 @@ def test_a_picture_changes_with_the_world():
 def test_a_vector_is_as_many_single_environments(name, steps):
     many = gymnasium.make_vec(f"seerax/{name}-v0", num_envs=3)
     each = SyncVectorEnv([lambda: make(name)] * 3, autoreset_mode=AutoresetMode.NEXT_STEP)
-    assert isinstance(many, gym.BeliefVectorEnv) and many.metadata["autoreset_mode"] == AutoresetMode.NEXT_STEP
-    assert many.observation_space == each.observation_space and many.action_space == each.action_space
+    assert (
+        isinstance(many, gym.BeliefVectorEnv)
+        and many.metadata["autoreset_mode"] == AutoresetMode.NEXT_STEP
+    )
+    assert (
+        many.observation_space == each.observation_space and many.action_space == each.action_space
+    )
     observation, _ = many.reset(seed=7)
     np.testing.assert_allclose(observation, each.reset(seed=7)[0], rtol=1e-5, atol=1e-6)
     for _ in range(steps):
@@ -230,7 +243,13 @@ class NumpyTiger(gymnasium.Env):
         choice = int(np.argmax(action))
         if choice == 0:
             right = self.np_random.random() < ACCURACY
-            return np.array([1 + (self.side if right else 1 - self.side), 0]), -LISTENING_COST, False, False, {}
+            return (
+                np.array([1 + (self.side if right else 1 - self.side), 0]),
+                -LISTENING_COST,
+                False,
+                False,
+                {},
+            )
         return np.array([0, choice]), EATEN if choice - 1 == self.side else GOLD, True, False, {}
 
 
@@ -250,5 +269,7 @@ def test_a_pilot_believes_what_it_hears_and_forgets_it_at_a_reset():
         pilot.reset(TigerState(0, 0))
         np.testing.assert_allclose(np.exp(pilot.situation.belief), [0.5, 0.5], rtol=1e-6)
         pilot.observe(jnp.array([10.0, 0, 0]), TigerState(1, 0))
-        np.testing.assert_allclose(np.exp(pilot.situation.belief), [ACCURACY, 1 - ACCURACY], rtol=1e-5)
+        np.testing.assert_allclose(
+            np.exp(pilot.situation.belief), [ACCURACY, 1 - ACCURACY], rtol=1e-5
+        )
         np.testing.assert_array_equal(pilot.act(), pilot.act())

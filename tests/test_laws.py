@@ -51,7 +51,9 @@ class Beacon:
     def features(self, state: Seen) -> Array:
         return state.reading[None]
 
-    def log_likelihood(self, state: State, action: Action, next_state: Seen, latent: Latent) -> Array:
+    def log_likelihood(
+        self, state: State, action: Action, next_state: Seen, latent: Latent
+    ) -> Array:
         return -0.5 * jnp.square((next_state.reading - latent) / self.noise)
 
 
@@ -63,7 +65,9 @@ EXPERT = Expert(plan=lambda latent: latent, act=guess)
 SIDES = jnp.array([-1.0, 1.0])
 
 
-def believing(problem: Beacon, filter: Any, expert: Expert = EXPERT, kind: type[BeliefMDP] = BeliefMDP) -> BeliefMDP:
+def believing(
+    problem: Beacon, filter: Any, expert: Expert = EXPERT, kind: type[BeliefMDP] = BeliefMDP
+) -> BeliefMDP:
     return kind(problem, filter, advice.weighted(filter, expert), expert)
 
 
@@ -149,15 +153,24 @@ class Between(Beacon):
 
 
 def test_a_coarse_grid_may_be_unsure(quick_compile: None) -> None:
-    problem, filter = Between(noise=1.5), Categorical(jnp.array([-0.5, 0.5]), Beacon(noise=3.0).log_likelihood)
+    problem, filter = (
+        Between(noise=1.5),
+        Categorical(jnp.array([-0.5, 0.5]), Beacon(noise=3.0).log_likelihood),
+    )
     assert broken(believing(problem, filter)) == {}
 
 
 def test_a_coarse_grid_may_not_be_sure_without_reason(quick_compile: None) -> None:
-    problem, filter = Between(noise=1.5), Categorical(jnp.array([-0.5, 0.5]), Beacon(noise=0.5).log_likelihood)
+    problem, filter = (
+        Between(noise=1.5),
+        Categorical(jnp.array([-0.5, 0.5]), Beacon(noise=0.5).log_likelihood),
+    )
     complaints = broken(believing(problem, filter))
     assert list(complaints) == ["calibration"]
-    assert "over-confident" in complaints["calibration"] and "points more are granted" in complaints["calibration"]
+    assert (
+        "over-confident" in complaints["calibration"]
+        and "points more are granted" in complaints["calibration"]
+    )
 
 
 # ---- faults of structure: told without running anything ----------------------------------------------------------
@@ -235,12 +248,16 @@ class FlatFeatures(Beacon):
 
 
 class Wandering(Beacon):
-    def evolve(self, key: Key, state: Seen, action: Action, next_state: Seen, latent: Latent) -> Latent:
+    def evolve(
+        self, key: Key, state: Seen, action: Action, next_state: Seen, latent: Latent
+    ) -> Latent:
         return latent[None]
 
 
 class LongLikelihood(Beacon):
-    def log_likelihood(self, state: State, action: Action, next_state: Seen, latent: Latent) -> Array:
+    def log_likelihood(
+        self, state: State, action: Action, next_state: Seen, latent: Latent
+    ) -> Array:
         return super().log_likelihood(state, action, next_state, latent)[None]
 
 
@@ -259,27 +276,49 @@ SHAPES = [
     (build(LongReward()), ["problem.step: reward is float32[1]", "shape ()"]),
     (
         build(WholeReading()),
-        ["problem.step: state.reading is int32[]", "problem.reset has float32[]", "astype(float32)"],
+        [
+            "problem.step: state.reading is int32[]",
+            "problem.reset has float32[]",
+            "astype(float32)",
+        ],
     ),
     (build(AnotherState()), ["problem.step: state gives", "namedtuple[Seen]"]),
     (build(NumericDone()), ["problem.step: done is float32[]", "bool[]"]),
     (build(StateOnly()), ["problem.step returns", "Step(state, reward, done)"]),
-    (build(Undecided()), ["problem.step raised TracerBoolConversionError", "test_laws.py, line", "jnp.where"]),
+    (
+        build(Undecided()),
+        ["problem.step raised TracerBoolConversionError", "test_laws.py, line", "jnp.where"],
+    ),
     (build(Careless()), ["problem.step raised KeyError: 'gravity'", "test_laws.py, line"]),
     (build(FlatFeatures()), ["problem.features is float32[1, 1]", "one vector"]),
     (build(Wandering()), ["problem.evolve is float32[1]", "problem.prior has float32[]"]),
     (build(LongLikelihood()), ["filter.log_likelihood is float32[1]", "shape ()"]),
-    (believing(Beacon(), Growing(SIDES, LIKELIHOOD)), ["filter.update is float32[3]", "filter.init has float32[2]"]),
-    (believing(Beacon(), Index(SIDES, LIKELIHOOD)), ["filter.mode is int32[]", "problem.prior has float32[]"]),
-    (build().advised_by(lambda moment, state, belief: belief[0]), ["advisor is float32[]", "float32[1]"]),
-    (replace(build(), expert=EXPERT._replace(act=lambda state, latent: latent)), ["expert.act", "float32[1]"]),
+    (
+        believing(Beacon(), Growing(SIDES, LIKELIHOOD)),
+        ["filter.update is float32[3]", "filter.init has float32[2]"],
+    ),
+    (
+        believing(Beacon(), Index(SIDES, LIKELIHOOD)),
+        ["filter.mode is int32[]", "problem.prior has float32[]"],
+    ),
+    (
+        build().advised_by(lambda moment, state, belief: belief[0]),
+        ["advisor is float32[]", "float32[1]"],
+    ),
+    (
+        replace(build(), expert=EXPERT._replace(act=lambda state, latent: latent)),
+        ["expert.act", "float32[1]"],
+    ),
 ]
 
 
 @pytest.mark.parametrize(("mdp", "says"), SHAPES, ids=[says[0] for _, says in SHAPES])
 def test_shapes(mdp: BeliefMDP, says: list[str]) -> None:
     findings = laws.check(mdp)
-    assert [(finding.law, finding.ok) for finding in findings] == [("members", True), ("shapes", False)]
+    assert [(finding.law, finding.ok) for finding in findings] == [
+        ("members", True),
+        ("shapes", False),
+    ]
     assert [words for words in says if words not in findings[1].says] == []
 
 
@@ -289,7 +328,9 @@ def test_shapes(mdp: BeliefMDP, says: list[str]) -> None:
 class BrokenLogarithm(Beacon):
     """A NaN for the second entry only, and only where the reading is low. The filter itself survives it."""
 
-    def log_likelihood(self, state: State, action: Action, next_state: Seen, latent: Latent) -> Array:
+    def log_likelihood(
+        self, state: State, action: Action, next_state: Seen, latent: Latent
+    ) -> Array:
         nothing = 0 * jnp.log(5 + next_state.reading * (latent > 0))
         return super().log_likelihood(state, action, next_state, latent) + nothing
 
@@ -304,7 +345,10 @@ class BrokenReward(Beacon):
 @pytest.mark.parametrize(
     ("problem", "says"),
     [
-        (BrokenLogarithm(), "filter.log_likelihood is NaN or +inf for entry 1 of filter.support, first at time "),
+        (
+            BrokenLogarithm(),
+            "filter.log_likelihood is NaN or +inf for entry 1 of filter.support, first at time ",
+        ),
         (BrokenReward(), "problem.step: reward is NaN or infinite, first at time "),
     ],
 )
@@ -325,7 +369,9 @@ class Decorated(Beacon):
     def step(self, key: Key, state: Seen, action: Action, latent: Latent) -> Step:
         return super().step(key, state, action, latent[0])
 
-    def log_likelihood(self, state: State, action: Action, next_state: Seen, latent: Latent) -> Array:
+    def log_likelihood(
+        self, state: State, action: Action, next_state: Seen, latent: Latent
+    ) -> Array:
         return super().log_likelihood(state, action, next_state, latent[0])
 
 
@@ -335,7 +381,9 @@ class Dark(Beacon):
     def step(self, key: Key, state: Seen, action: Action, latent: Latent) -> Step:
         return super().step(key, state, action, jnp.float32(0))
 
-    def log_likelihood(self, state: State, action: Action, next_state: Seen, latent: Latent) -> Array:
+    def log_likelihood(
+        self, state: State, action: Action, next_state: Seen, latent: Latent
+    ) -> Array:
         return jnp.float32(0)
 
 
@@ -348,7 +396,9 @@ class MixedUp(Categorical):
     """Weights that take likelihoods for their logarithms."""
 
     def update(self, belief: Array, state: State, action: Action, next_state: State) -> Array:
-        told = jax.vmap(self.log_likelihood, (None, None, None, 0))(state, action, next_state, self.support)
+        told = jax.vmap(self.log_likelihood, (None, None, None, 0))(
+            state, action, next_state, self.support
+        )
         return jax.nn.log_softmax(belief + jnp.exp(told))
 
 
@@ -358,7 +408,9 @@ class Moody(Beacon):
     def step(self, key: Key, state: Seen, action: Action, latent: Latent) -> Step:
         step = super().step(key, state, action, latent)
         mood = lambda reward: np.random.uniform(size=reward.shape).astype(np.float32)  # noqa: E731
-        extra = jax.pure_callback(mood, jax.ShapeDtypeStruct((), jnp.float32), step.reward, vmap_method="broadcast_all")
+        extra = jax.pure_callback(
+            mood, jax.ShapeDtypeStruct((), jnp.float32), step.reward, vmap_method="broadcast_all"
+        )
         return step._replace(reward=step.reward + extra)
 
 
@@ -367,7 +419,9 @@ class Clinging(BeliefMDP):
 
     def step(self, key: Key, world: World, action: Action) -> tuple[World, Outcome]:
         following, outcome = super().step(key, world, action)
-        return following._replace(latent=jnp.where(world.over, world.latent, following.latent)), outcome
+        return following._replace(
+            latent=jnp.where(world.over, world.latent, following.latent)
+        ), outcome
 
 
 class Paying(BeliefMDP):
@@ -401,10 +455,19 @@ PLANTED = {
     ),
     "a filter that mixes up log and probability": (
         lambda: believing(Beacon(), MixedUp(SIDES, LIKELIHOOD)),
-        {"calibration": ["under-confident at time", "z = -"], "brute force": ["filter.update is not Bayes' rule"]},
+        {
+            "calibration": ["under-confident at time", "z = -"],
+            "brute force": ["filter.update is not Bayes' rule"],
+        },
     ),
-    "a coordinate without effect": (decorated, {"latent matters": ["latent[1] never matters", "problem.step"]}),
-    "a latent without effect": (lambda: build(Dark()), {"latent matters": ["latent never matters"]}),
+    "a coordinate without effect": (
+        decorated,
+        {"latent matters": ["latent[1] never matters", "problem.step"]},
+    ),
+    "a latent without effect": (
+        lambda: build(Dark()),
+        {"latent matters": ["latent never matters"]},
+    ),
     "a prior that ignores its key": (
         lambda: believing(Constant(), Categorical(SIDES, LIKELIHOOD, jnp.array([-jnp.inf, 0.0]))),
         {"fresh latent": ["problem.prior gives the same latent every time"]},
@@ -413,16 +476,31 @@ PLANTED = {
         lambda: build(kind=Clinging),
         {"fresh latent": ["BeliefMDP.step keeps latent when an episode is over"]},
     ),
-    "a reward after the end": (lambda: build(kind=Paying), {"dead step": ["BeliefMDP.step gives reward = 7.0"]}),
-    "advice out of bounds": (lambda: advised(3.0), {"bounds": ["advisor gives component 0", "outside [-1, 1]"]}),
+    "a reward after the end": (
+        lambda: build(kind=Paying),
+        {"dead step": ["BeliefMDP.step gives reward = 7.0"]},
+    ),
+    "advice out of bounds": (
+        lambda: advised(3.0),
+        {"bounds": ["advisor gives component 0", "outside [-1, 1]"]},
+    ),
     "another expert's advice": (
         lambda: advised(-1.0),
         {"collapsed belief": ["advisor, sure of entry", "but its expert gives"]},
     ),
-    "hidden randomness": (lambda: build(Moody()), {"zero residual": ["outcome.reward differs", "at time 0"]}),
+    "hidden randomness": (
+        lambda: build(Moody()),
+        {"zero residual": ["outcome.reward differs", "at time 0"]},
+    ),
     "another prior in the filter": (
         lambda: believing(Beacon(), Categorical(SIDES, LIKELIHOOD, jnp.log(jnp.array([0.4, 0.6])))),
-        {"prior": ["filter.init is not the prior: the mean of latent is 0.2", "problem.prior", "z = "]},
+        {
+            "prior": [
+                "filter.init is not the prior: the mean of latent is 0.2",
+                "problem.prior",
+                "z = ",
+            ]
+        },
     ),
 }
 
@@ -433,7 +511,9 @@ def test_planted_faults(fault: str) -> None:
     make, expected = PLANTED[fault]
     found = broken(make())
     assert set(found) == set(expected), found
-    assert [words for law, says in expected.items() for words in says if words not in found[law]] == []
+    assert [
+        words for law, says in expected.items() for words in says if words not in found[law]
+    ] == []
 
 
 def judged(law: str, mdp: BeliefMDP, episodes: int = laws.EPISODES) -> list[str] | None:

@@ -35,31 +35,44 @@ def mdps() -> dict[str, BeliefMDP]:
 # ---- independent answers -----------------------------------------------------------------------------------------
 
 
-def at(position: np.ndarray, reading: float = 0.0, sensed: bool = False, home: bool = False) -> MazeState:
+def at(
+    position: np.ndarray, reading: float = 0.0, sensed: bool = False, home: bool = False
+) -> MazeState:
     place = jnp.asarray(position, jnp.float32)
     return MazeState(place, jnp.zeros(2), jnp.float32(reading), jnp.bool_(sensed), jnp.bool_(home))
 
 
 def resting(positions: np.ndarray) -> MazeState:
     """Many bodies at once."""
-    return jax.vmap(lambda place: at(np.zeros(2))._replace(position=place))(jnp.asarray(positions, jnp.float32))
+    return jax.vmap(lambda place: at(np.zeros(2))._replace(position=place))(
+        jnp.asarray(positions, jnp.float32)
+    )
 
 
 @partial(jax.jit, static_argnums=0)
-def stepped(problem: Maze, states: MazeState, actions: jax.Array, latent: jax.Array, seed: int = 0) -> Step:
+def stepped(
+    problem: Maze, states: MazeState, actions: jax.Array, latent: jax.Array, seed: int = 0
+) -> Step:
     keys = jax.random.split(jax.random.key(seed), len(states.position))
-    return jax.vmap(problem.step, (0, 0, 0, None))(keys, states, jnp.broadcast_to(actions, (len(keys), 3)), latent)
+    return jax.vmap(problem.step, (0, 0, 0, None))(
+        keys, states, jnp.broadcast_to(actions, (len(keys), 3)), latent
+    )
 
 
 def distances(problem: Maze, positions: jax.Array) -> np.ndarray:
     """[n, k] to all goals."""
-    return np.linalg.norm(np.asarray(positions, float)[:, None] - np.asarray(problem.goals, float), axis=-1)
+    return np.linalg.norm(
+        np.asarray(positions, float)[:, None] - np.asarray(problem.goals, float), axis=-1
+    )
 
 
 def around(problem: Maze, reach: float, count: int) -> np.ndarray:
     """Places within reach of the goals, [k, count, 2]: as many inside as outside of any radius one may think of."""
     rng = np.random.default_rng(0)
-    angle, share = rng.uniform(0, 2 * np.pi, (2, len(problem.goals), count)) / [[[1]], [[2 * np.pi]]]
+    angle, share = rng.uniform(0, 2 * np.pi, (2, len(problem.goals), count)) / [
+        [[1]],
+        [[2 * np.pi]],
+    ]
     offset = reach * share[..., None] * np.stack([np.cos(angle), np.sin(angle)], -1)
     return np.asarray(problem.goals, float)[:, None] + offset
 
@@ -88,7 +101,9 @@ def crossings(walls: np.ndarray, before: np.ndarray, after: np.ndarray) -> np.nd
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("vote", [-1.0, 1.0])
-def test_reward_and_end_follow_from_where_one_arrives(mdps: dict[str, BeliefMDP], name: str, vote: float) -> None:
+def test_reward_and_end_follow_from_where_one_arrives(
+    mdps: dict[str, BeliefMDP], name: str, vote: float
+) -> None:
     """Around every goal, for every active goal, at any thrust."""
     problem = mdps[name].problem
     places = around(problem, 1.5 * WRONG[name], 100).reshape(-1, 2)
@@ -133,8 +148,14 @@ def test_who_does_nothing_is_there_to_the_horizon(mdps: dict[str, BeliefMDP], na
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_readings_are_gaussian_and_as_rough_as_the_goal_is_far(mdps: dict[str, BeliefMDP], name: str) -> None:
-    problem, count, start = mdps[name].problem, 20000, np.array([0.0, -1.3] if name == "maze4" else [0.0, 0.1])
+def test_readings_are_gaussian_and_as_rough_as_the_goal_is_far(
+    mdps: dict[str, BeliefMDP], name: str
+) -> None:
+    problem, count, start = (
+        mdps[name].problem,
+        20000,
+        np.array([0.0, -1.3] if name == "maze4" else [0.0, 0.1]),
+    )
     for number, latent in enumerate(problem.goals):
         state = stepped(problem, resting(np.tile(start, (count, 1))), SENSE, latent, number).state
         assert state.sensed.all()
@@ -167,7 +188,9 @@ def pushed(problem: Maze, states: MazeState, thrusts: np.ndarray) -> np.ndarray:
         states = step(jax.random.key(0), states, actions, problem.goals[0]).state
         return states, states.position
 
-    way = jax.jit(lambda *about: jax.lax.scan(move, *about)[1])(states, jnp.asarray(thrusts, jnp.float32))
+    way = jax.jit(lambda *about: jax.lax.scan(move, *about)[1])(
+        states, jnp.asarray(thrusts, jnp.float32)
+    )
     return np.concatenate([states.position[None], way]).astype(float)
 
 
@@ -202,7 +225,9 @@ def test_no_speed_and_no_thrust_lead_through_a_wall(mdps: dict[str, BeliefMDP], 
 
 
 def log_bayes(name: str, belief: np.ndarray, distance: np.ndarray, reading: float) -> np.ndarray:
-    return log_softmax(np.asarray(belief, float) + norm.logpdf(reading, distance, NOISE[name] * distance))
+    return log_softmax(
+        np.asarray(belief, float) + norm.logpdf(reading, distance, NOISE[name] * distance)
+    )
 
 
 def assert_sound(belief: jax.Array) -> None:
@@ -224,11 +249,15 @@ def test_at_a_goal_and_not_home_excludes_it(mdps: dict[str, BeliefMDP], name: st
         others = np.delete(before, number)
         assert_sound(after)
         assert np.exp(after[number]) < 1e-30
-        np.testing.assert_allclose(np.delete(after, number), log_softmax(others.astype(float)), atol=1e-5)
+        np.testing.assert_allclose(
+            np.delete(after, number), log_softmax(others.astype(float)), atol=1e-5
+        )
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_at_home_the_belief_collapses_on_the_right_goal(mdps: dict[str, BeliefMDP], name: str) -> None:
+def test_at_home_the_belief_collapses_on_the_right_goal(
+    mdps: dict[str, BeliefMDP], name: str
+) -> None:
     """However little it was believed in, whatever was read."""
     problem, filter = mdps[name].problem, mdps[name].filter
     for number, place in enumerate(around(problem, 0.99 * RIGHT[name], 1)[:, 0]):
@@ -251,7 +280,9 @@ def test_elsewhere_only_readings_count(mdps: dict[str, BeliefMDP], name: str) ->
         np.testing.assert_allclose(update(before, at(place), STILL, at(place)), before, atol=1e-5)
         reading = float(rng.uniform(0, 2))
         after = update(before, at(place), STILL, at(place, reading, sensed=True))
-        np.testing.assert_allclose(np.exp(after), np.exp(log_bayes(name, before, far, reading)), atol=1e-4)
+        np.testing.assert_allclose(
+            np.exp(after), np.exp(log_bayes(name, before, far, reading)), atol=1e-4
+        )
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -270,7 +301,9 @@ def test_step_and_filter_agree_about_home(mdps: dict[str, BeliefMDP], name: str)
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("reading", [1e30, -1e30, 0.0, np.inf, -np.inf, 1e4])
-def test_belief_survives_absurd_readings(mdps: dict[str, BeliefMDP], name: str, reading: float) -> None:
+def test_belief_survives_absurd_readings(
+    mdps: dict[str, BeliefMDP], name: str, reading: float
+) -> None:
     """Far from all goals, near one and exactly at one, home or not."""
     problem, filter = mdps[name].problem, mdps[name].filter
     update, belief = jax.jit(filter.update), filter.init()

@@ -14,7 +14,9 @@ def stage(tmp_path, monkeypatch):
     """Scripts of our own; the environment, made without pip, holds nothing."""
     scripts = tmp_path / "scripts"
     scripts.mkdir()
-    (scripts / "good.py").write_text("import json, sys\nprint('noise')\nprint(json.dumps({'said': sys.argv[1]}))")
+    (scripts / "good.py").write_text(
+        "import json, sys\nprint('noise')\nprint(json.dumps({'said': sys.argv[1]}))"
+    )
     (scripts / "bad.py").write_text("raise ValueError('no such network')")
     (scripts / "slow.py").write_text("import time\ntime.sleep(60)")
     home = tmp_path / "homes" / "here"
@@ -29,7 +31,9 @@ def stage(tmp_path, monkeypatch):
 
 def test_a_peer_answers_or_says_why_not(stage, monkeypatch):
     commands = {"good": ("good.py", "42"), "bad": ("bad.py",), "slow": ("slow.py",)}
-    monkeypatch.setattr(peers, "PEERS", {name: peers.Peer("here", command) for name, command in commands.items()})
+    monkeypatch.setattr(
+        peers, "PEERS", {name: peers.Peer("here", command) for name, command in commands.items()}
+    )
     said = []
     assert peers.measure(said.append, stage) == {
         "good": {"said": "42"},
@@ -48,7 +52,10 @@ def test_what_cannot_be_installed_is_skipped_and_tried_again_next_time(stage, mo
     maker.chmod(0o755)
     monkeypatch.setattr(sys, "executable", str(maker))
     for _ in range(2):
-        assert str(peers.settled("nowhere", stage)) == "it could not be installed: No matching distribution"
+        assert (
+            str(peers.settled("nowhere", stage))
+            == "it could not be installed: No matching distribution"
+        )
     monkeypatch.setattr(sys, "executable", str(stage / "no-python"))
     assert "no environment could be made" in str(peers.settled("nowhere", stage))
 

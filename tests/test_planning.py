@@ -71,7 +71,9 @@ def test_a_way_that_touches_a_wall_or_runs_along_it_has_no_clearance() -> None:
 
 
 def test_tree_levels_group_nodes_by_their_hops_from_the_root() -> None:
-    before = np.array([2, 0, -9999, 2, 3, 4, -9999])  # 0 and 3 hang on the root 2; 6 is out of reach
+    before = np.array(
+        [2, 0, -9999, 2, 3, 4, -9999]
+    )  # 0 and 3 hang on the root 2; 6 is out of reach
     assert [sorted(level.tolist()) for level in tree_levels(before)] == [[0, 3], [1, 4], [5]]
 
 
@@ -119,7 +121,12 @@ class Course(NamedTuple):
     def around_corners(self, count: int = 24) -> np.ndarray:
         """Free points on circles round the walls' ends, so large that a chord between neighbours keeps the margin."""
         angle = 2 * np.pi * np.arange(count) / count
-        circle = 1.001 * self.margin / np.cos(np.pi / count) * np.stack([np.cos(angle), np.sin(angle)], -1)
+        circle = (
+            1.001
+            * self.margin
+            / np.cos(np.pi / count)
+            * np.stack([np.cos(angle), np.sin(angle)], -1)
+        )
         points = (self.walls.reshape(-1, 1, 2) + circle).reshape(-1, 2)
         inside = (np.abs(points) <= self.half).all(-1)
         return points[inside & (self.distance(points).min(-1) >= self.margin)]
@@ -132,8 +139,12 @@ class Course(NamedTuple):
         i, j = i[~blocked], j[~blocked]
         clear = self.clear(points[i], points[j])
         i, j = i[clear], j[clear]
-        graph = csr_array((np.linalg.norm(points[i] - points[j], axis=1), (i, j)), shape=(len(points),) * 2)
-        return np.diagonal(dijkstra(graph, directed=False, indices=np.arange(len(starts)))[:, len(starts) :])
+        graph = csr_array(
+            (np.linalg.norm(points[i] - points[j], axis=1), (i, j)), shape=(len(points),) * 2
+        )
+        return np.diagonal(
+            dijkstra(graph, directed=False, indices=np.arange(len(starts)))[:, len(starts) :]
+        )
 
 
 COURSES = {
@@ -164,15 +175,24 @@ def followed(request: pytest.FixtureRequest) -> Followed:
     points = np.random.default_rng(0).uniform(-course.half, course.half, (400, 2))
     starts = points[course.distance(points).min(-1) >= course.margin][:STARTS]
     which = np.arange(STARTS) % len(course.goals)
-    flows = jax.tree.map(lambda *each: jnp.stack(each), *[planner.plan(goal) for goal in course.goals])
+    flows = jax.tree.map(
+        lambda *each: jnp.stack(each), *[planner.plan(goal) for goal in course.goals]
+    )
 
     @jax.jit
     @jax.vmap
     def follow(start: Any, which: Any) -> Any:
         flow = jax.tree.map(lambda leaf: leaf[which], flows)
-        return jax.lax.scan(lambda at, _: (at + STEP * planner.towards(at, flow), at), start, length=STEPS)[1]
+        return jax.lax.scan(
+            lambda at, _: (at + STEP * planner.towards(at, flow), at), start, length=STEPS
+        )[1]
 
-    return Followed(course, planner, course.goals[which], np.asarray(follow(jnp.asarray(starts, jnp.float32), which)))
+    return Followed(
+        course,
+        planner,
+        course.goals[which],
+        np.asarray(follow(jnp.asarray(starts, jnp.float32), which)),
+    )
 
 
 def test_following_the_flow_leads_to_the_goal_from_everywhere(followed: Followed) -> None:
@@ -205,7 +225,10 @@ def test_the_flow_stands_still_at_the_goal(followed: Followed) -> None:
 def test_from_inside_a_walls_margin_the_flow_leads_out_first() -> None:
     """Just right of a long vertical wall, one cell inside the margin: the way out is to the right."""
     course, wall_x = COURSES["maze4"], 1.0
-    planner, inside = FlowPlanner(course.walls, course.margin, course.half), jnp.array([wall_x + 0.05, 0.0])
+    planner, inside = (
+        FlowPlanner(course.walls, course.margin, course.half),
+        jnp.array([wall_x + 0.05, 0.0]),
+    )
     for goal in course.goals:
         direction = planner.towards(inside, planner.plan(goal))
         assert float(direction[0]) > 0.95

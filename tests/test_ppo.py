@@ -34,7 +34,9 @@ class ProbeState(NamedTuple):
     kind: Array
     time: Array
     sign: Array  # -1 or 1 by chance
-    told: Array  # the latent, once, if the kind is BELIEVED: the filter sees it, the network does not
+    told: (
+        Array  # the latent, once, if the kind is BELIEVED: the filter sees it, the network does not
+    )
 
 
 @dataclass(frozen=True)
@@ -57,13 +59,17 @@ class Probes:
     def reset(self, key: Key, latent: Latent) -> ProbeState:
         kind_key, sign_key = jax.random.split(key)
         kind = jax.random.randint(kind_key, (), 0, 6)
-        return ProbeState(kind, jnp.int32(0), jax.random.rademacher(sign_key, (), jnp.float32), jnp.float32(0))
+        return ProbeState(
+            kind, jnp.int32(0), jax.random.rademacher(sign_key, (), jnp.float32), jnp.float32(0)
+        )
 
     def step(self, key: Key, state: ProbeState, action: Action, latent: Latent) -> Step:
         chosen = -jnp.square(action[0] - 0.6 * state.sign)
         believed = jnp.where(state.time > 0, action[0] * latent, 0.0)
         later = (state.time == 1).astype(jnp.float32)
-        reward = jnp.stack([jnp.float32(1), state.sign, later, chosen, jnp.float32(1), believed])[state.kind]
+        reward = jnp.stack([jnp.float32(1), state.sign, later, chosen, jnp.float32(1), believed])[
+            state.kind
+        ]
         told = jnp.where((state.kind == BELIEVED) & (state.time == 0), latent, 0.0)
         following = state._replace(time=state.time + 1, told=told)
         return Step(following, reward, following.time == LASTS[state.kind])
@@ -71,7 +77,9 @@ class Probes:
     def features(self, state: ProbeState) -> Array:
         return shown(state.kind, state.time, state.sign)
 
-    def log_likelihood(self, state: ProbeState, action: Action, following: ProbeState, latent: Latent) -> Array:
+    def log_likelihood(
+        self, state: ProbeState, action: Action, following: ProbeState, latent: Latent
+    ) -> Array:
         return jnp.where(following.told * latent < 0, -jnp.inf, 0.0)
 
 
@@ -151,7 +159,9 @@ class Learned(NamedTuple):
 
 @pytest.fixture(scope="module", params=[0, 1], ids=["seed 0", "seed 1"])
 def learned(request: pytest.FixtureRequest, history: list[ppo.Progress]) -> Learned:
-    return Learned(jax.tree.map(lambda x: jax.device_get(x)[request.param], history[-1].learner.brain))
+    return Learned(
+        jax.tree.map(lambda x: jax.device_get(x)[request.param], history[-1].learner.brain)
+    )
 
 
 def test_a_steady_reward_is_worth_its_discounted_sum_to_the_end(learned: Learned) -> None:
@@ -212,7 +222,9 @@ def iterated(trainer: ppo.PPO, learner: ppo.Learner, iterations: int) -> ppo.Lea
     return learner
 
 
-def test_the_same_seeds_learn_the_same_bit_for_bit(trainer: ppo.PPO, history: list[ppo.Progress]) -> None:
+def test_the_same_seeds_learn_the_same_bit_for_bit(
+    trainer: ppo.PPO, history: list[ppo.Progress]
+) -> None:
     again = list(itertools.islice(trainer.train(SEEDS), 5))
     assert_same(again[4].learner, history[4].learner)
     assert_same(again[4].metrics, history[4].metrics)
@@ -223,7 +235,9 @@ def test_different_seeds_learn_different_things(history: list[ppo.Progress]) -> 
     assert np.abs(weights[0] - weights[1]).max() > 0.1
 
 
-def test_seeds_side_by_side_learn_what_each_learns_alone(trainer: ppo.PPO, history: list[ppo.Progress]) -> None:
+def test_seeds_side_by_side_learn_what_each_learns_alone(
+    trainer: ppo.PPO, history: list[ppo.Progress]
+) -> None:
     alone = iterated(trainer, jax.jit(jax.vmap(trainer.init))(SEEDS[1:]), 3)
     beside = rows(history[3].learner, 1)
     assert_same(alone.brain, beside.brain, rtol=1e-2, atol=2e-4)
@@ -243,7 +257,9 @@ def test_an_iteration_is_compiled_only_once(run: Run) -> None:
     assert run.compiled.count("jit(scores)") == 1  # the held-out evaluation
 
 
-def test_the_best_brain_is_the_one_with_the_best_held_out_return(history: list[ppo.Progress]) -> None:
+def test_the_best_brain_is_the_one_with_the_best_held_out_return(
+    history: list[ppo.Progress],
+) -> None:
     measured = [progress for progress in history if progress.held_out is not None]
     assert len(measured) == TINY.evaluations + 1
     returns = np.stack([progress.held_out for progress in measured])  # [evaluations + 1, seeds]
@@ -255,7 +271,9 @@ def test_the_best_brain_is_the_one_with_the_best_held_out_return(history: list[p
         )
 
 
-def test_worlds_are_spread_over_the_devices_and_the_brain_is_the_same_on_all(history: list[ppo.Progress]) -> None:
+def test_worlds_are_spread_over_the_devices_and_the_brain_is_the_same_on_all(
+    history: list[ppo.Progress],
+) -> None:
     learner = history[-1].learner
     assert len(jax.devices()) == 2
     half = (2, TINY.worlds // 2)
@@ -274,9 +292,13 @@ def test_both_devices_play_different_episodes(history: list[ppo.Progress]) -> No
 def test_one_device_learns_the_same_as_two(
     probes: BeliefMDP, history: list[ppo.Progress], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    one = jax.make_mesh((1,), (devices.WORLDS,), axis_types=(AxisType.Auto,), devices=jax.devices()[:1])
+    one = jax.make_mesh(
+        (1,), (devices.WORLDS,), axis_types=(AxisType.Auto,), devices=jax.devices()[:1]
+    )
     monkeypatch.setattr(devices, "mesh", lambda at_most=None: one)
-    learner = iterated(ppo.PPO(probes, agents.bpo, TINY), rows(history[0].learner, 0), TINY.iterations)
+    learner = iterated(
+        ppo.PPO(probes, agents.bpo, TINY), rows(history[0].learner, 0), TINY.iterations
+    )
     assert len(learner.worlds.over.sharding.device_set) == 1
     learned = Learned(jax.tree.map(lambda x: x[0], learner.brain))
     test_a_steady_reward_is_worth_its_discounted_sum_to_the_end(learned)
@@ -301,7 +323,9 @@ def test_updates_stop_for_this_iteration_once_the_policy_has_moved_too_far(
     assert updates(history[1].learner).tolist() == [whole, whole]
     for made in (updates(once), updates(twice) - updates(once)):
         assert ((made >= 1) & (made <= 3)).all()
-    before, after = (np.asarray(learner.brain.network.actor.weights[-1]) for learner in (start, once))
+    before, after = (
+        np.asarray(learner.brain.network.actor.weights[-1]) for learner in (start, once)
+    )
     assert 0 < np.abs(after - before).max() <= 3.1 * TINY.learning_rate
 
 
@@ -335,20 +359,27 @@ def random_play(seed: int) -> tuple[ppo.Played, np.ndarray]:
     return ppo.Played(*map(jnp.asarray, columns)), rng.normal(size=WORLDS)
 
 
-def lambda_return(rewards: list[float], values: list[float], discount: float, trace: float) -> float:
+def lambda_return(
+    rewards: list[float], values: list[float], discount: float, trace: float
+) -> float:
     """The mixture of n-step returns; values[n] is what follows n rewards, 0 after a true end."""
     n_step = [
-        sum(discount**k * rewards[k] for k in range(n)) + discount**n * values[n] for n in range(1, len(rewards) + 1)
+        sum(discount**k * rewards[k] for k in range(n)) + discount**n * values[n]
+        for n in range(1, len(rewards) + 1)
     ]
     mixed = sum((1 - trace) * trace ** (n - 1) * n_step[n - 1] for n in range(1, len(n_step)))
     return mixed + trace ** (len(n_step) - 1) * n_step[-1]
 
 
 @pytest.mark.parametrize(("discount", "trace"), [(0.9, 0.8), (1.0, 0.95), (0.99, 0.0), (0.7, 1.0)])
-def test_advantages_are_lambda_returns_of_the_episode_minus_values(discount: float, trace: float) -> None:
+def test_advantages_are_lambda_returns_of_the_episode_minus_values(
+    discount: float, trace: float
+) -> None:
     played, last_value = random_play(0)
     found = ppo.advantages(played, jnp.asarray(last_value), discount, trace)
-    reward, done, over, live = (np.asarray(x) for x in (played.reward, played.done, played.over, played.live))
+    reward, done, over, live = (
+        np.asarray(x) for x in (played.reward, played.done, played.over, played.live)
+    )
     value = np.concatenate([played.value, last_value[None]])
     for t, w in zip(*np.nonzero(live), strict=True):
         ends = np.flatnonzero(over[t:, w])
@@ -356,7 +387,9 @@ def test_advantages_are_lambda_returns_of_the_episode_minus_values(discount: flo
         following = value[t : stop + 1, w].tolist()
         if done[stop - 1, w]:
             following[-1] = 0.0
-        expected = lambda_return(reward[t:stop, w].tolist(), following, discount, trace) - value[t, w]
+        expected = (
+            lambda_return(reward[t:stop, w].tolist(), following, discount, trace) - value[t, w]
+        )
         assert float(found[t, w]) == pytest.approx(expected, abs=1e-4)
 
 
@@ -367,7 +400,9 @@ def test_what_was_played_marks_fresh_starts_as_dead_and_values_every_situation(
     trainer: ppo.PPO, history: list[ppo.Progress]
 ) -> None:
     brain, worlds = jax.tree.map(lambda x: jax.device_get(x)[0], history[-1].learner[:3:2])
-    after, played, last_value = jax.jit(partial(ppo.play, trainer))(jax.random.key(3), brain, worlds)
+    after, played, last_value = jax.jit(partial(ppo.play, trainer))(
+        jax.random.key(3), brain, worlds
+    )
     over = np.concatenate([np.asarray(worlds.over)[None], played.over])
     np.testing.assert_array_equal(played.live, ~over[:-1])
     np.testing.assert_array_equal(after.over, over[-1])
@@ -376,9 +411,13 @@ def test_what_was_played_marks_fresh_starts_as_dead_and_values_every_situation(
     assert not (played.done & ~played.over).any() and (played.over & ~played.done).any()
     seen = brain.inputs.normalise(jnp.concatenate([played.inputs, look(trainer, after)[None]]))
     np.testing.assert_allclose(
-        brain.values.restore(brain.network.value(seen)), jnp.concatenate([played.value, last_value[None]]), atol=1e-4
+        brain.values.restore(brain.network.value(seen)),
+        jnp.concatenate([played.value, last_value[None]]),
+        atol=1e-4,
     )
-    density = scipy.stats.norm(brain.network.actor(seen[:-1]), np.exp(brain.network.log_std)).logpdf(played.raw)
+    density = scipy.stats.norm(
+        brain.network.actor(seen[:-1]), np.exp(brain.network.log_std)
+    ).logpdf(played.raw)
     np.testing.assert_allclose(played.log_prob, density.sum(-1), atol=1e-3)
 
 
@@ -391,24 +430,44 @@ def look(trainer: ppo.PPO, worlds: World) -> Array:
 
 def random_brain(inputs: int = 5) -> ppo.Brain:
     network = ActorCritic(jax.random.key(1), inputs, (16,), jnp.array([0.3, 0.7]))
-    actor = eqx.tree_at(lambda a: a.weights[-1], network.actor, jax.random.normal(jax.random.key(2), (16, 2)))
+    actor = eqx.tree_at(
+        lambda a: a.weights[-1], network.actor, jax.random.normal(jax.random.key(2), (16, 2))
+    )
     network = eqx.tree_at(lambda n: n.actor, network, actor)
-    return ppo.Brain(network, Normaliser.init(inputs), Normaliser(jnp.float32(3), jnp.float32(4), jnp.float32(10)))
+    return ppo.Brain(
+        network,
+        Normaliser.init(inputs),
+        Normaliser(jnp.float32(3), jnp.float32(4), jnp.float32(10)),
+    )
 
 
 def random_minibatch(count: int = 32) -> ppo.Minibatch:
     rng = np.random.default_rng(0)
     columns = [rng.normal(size=(count, 5)), rng.normal(size=(count, 2)), rng.normal(-2, 1, count)]
-    columns += [rng.normal(size=count), rng.normal(size=count), (rng.random(count) < 0.7).astype(float)]
+    columns += [
+        rng.normal(size=count),
+        rng.normal(size=count),
+        (rng.random(count) < 0.7).astype(float),
+    ]
     return ppo.Minibatch(*[jnp.asarray(column, jnp.float32) for column in columns])
 
 
 def test_the_loss_is_the_clipped_surrogate_plus_the_value_error() -> None:
-    network, batch, config = random_brain().network, random_minibatch(), replace(TINY, entropy_weight=0.01)
+    network, batch, config = (
+        random_brain().network,
+        random_minibatch(),
+        replace(TINY, entropy_weight=0.01),
+    )
     batch = batch._replace(weight=jnp.full_like(batch.weight, 1 / batch.weight.size))
-    density = scipy.stats.norm(network.actor(batch.inputs), np.exp(network.log_std)).logpdf(batch.raw).sum(-1)
+    density = (
+        scipy.stats.norm(network.actor(batch.inputs), np.exp(network.log_std))
+        .logpdf(batch.raw)
+        .sum(-1)
+    )
     ratio, advantage = np.exp(density - np.asarray(batch.log_prob)), np.asarray(batch.advantage)
-    pays = [min(r * a, float(np.clip(r, 0.8, 1.2)) * a) for r, a in zip(ratio, advantage, strict=True)]
+    pays = [
+        min(r * a, float(np.clip(r, 0.8, 1.2)) * a) for r, a in zip(ratio, advantage, strict=True)
+    ]
     error = 0.5 * (np.asarray(network.value(batch.inputs)) - np.asarray(batch.target)) ** 2
     expected = -np.mean(pays) + 0.5 * error.mean() - 0.01 * float(network.log_std.sum())
     assert float(ppo.loss(network, batch, config)[0]) == pytest.approx(expected, rel=1e-4)
@@ -418,7 +477,8 @@ def test_dead_steps_count_in_neither_loss_nor_gradient() -> None:
     network, batch = random_brain().network, random_minibatch()
     dead = batch.weight == 0
     poisoned = ppo.Minibatch(
-        *[jnp.where(dead.reshape(-1, *[1] * (x.ndim - 1)), 3.0, x) for x in batch[:-1]], batch.weight
+        *[jnp.where(dead.reshape(-1, *[1] * (x.ndim - 1)), 3.0, x) for x in batch[:-1]],
+        batch.weight,
     )
     live = ppo.Minibatch(*[x[~dead] for x in batch])
     grade = jax.jit(lambda network, batch: ppo.gradient_of(network, batch, TINY))
@@ -429,7 +489,11 @@ def test_dead_steps_count_in_neither_loss_nor_gradient() -> None:
 
 
 def test_a_gradient_in_slices_is_the_gradient_of_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
-    network, batch, config = random_brain().network, random_minibatch(48), replace(TINY, entropy_weight=0.01)
+    network, batch, config = (
+        random_brain().network,
+        random_minibatch(48),
+        replace(TINY, entropy_weight=0.01),
+    )
     whole = ppo.gradient_of(network, batch, config)
     monkeypatch.setattr(devices, "SLICE", 8)
     assert devices.slices(48) == 6
@@ -454,14 +518,19 @@ def test_log_prob_is_that_of_a_diagonal_gaussian() -> None:
 
 def test_merging_statistics_equals_computing_them_over_everything() -> None:
     rng = np.random.default_rng(0)
-    batches = [rng.normal(shift, scale, (count, 3)) for shift, scale, count in ((0, 1, 50), (9, 3, 7), (-4, 0.1, 200))]
+    batches = [
+        rng.normal(shift, scale, (count, 3))
+        for shift, scale, count in ((0, 1, 50), (9, 3, 7), (-4, 0.1, 200))
+    ]
     normaliser = Normaliser.init(3)
     for batch in batches:
         normaliser = normaliser.merge(batch.mean(0), batch.var(0), jnp.float32(len(batch)))
     everything = np.concatenate(batches)
     np.testing.assert_allclose(normaliser.mean, everything.mean(0), rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(normaliser.variance, everything.var(0), rtol=1e-4)
-    np.testing.assert_allclose(normaliser.restore(normaliser.normalise(everything)), everything, atol=1e-4)
+    np.testing.assert_allclose(
+        normaliser.restore(normaliser.normalise(everything)), everything, atol=1e-4
+    )
 
 
 def test_an_iteration_is_summed_up_over_all_live_steps_on_all_devices() -> None:
@@ -474,11 +543,19 @@ def test_an_iteration_is_summed_up_over_all_live_steps_on_all_devices() -> None:
     played = played._replace(inputs=jnp.asarray(inputs), score=jnp.asarray(score), noted=sound)
     mesh, spread = devices.mesh(WORLDS), P(None, devices.WORLDS)
     shared = jax.shard_map(
-        ppo.summed_up, mesh=mesh, in_specs=(P(), spread, spread, spread), out_specs=P(), check_vma=False
+        ppo.summed_up,
+        mesh=mesh,
+        in_specs=(P(), spread, spread, spread),
+        out_specs=P(),
+        check_vma=False,
     )
     found = jax.jit(shared)(random_brain(), played, jnp.asarray(advantage), jnp.asarray(target))
     assert mesh.size == 2
-    for moments, x in ((found.inputs, inputs), (found.advantage, advantage), (found.target, target)):
+    for moments, x in (
+        (found.inputs, inputs),
+        (found.advantage, advantage),
+        (found.target, target),
+    ):
         np.testing.assert_allclose(moments.mean, x[live].mean(0), rtol=1e-4)
         np.testing.assert_allclose(moments.variance, x[live].var(0), rtol=1e-3)
     assert (float(found.steps), float(found.ended)) == (live.sum(), over.sum())
@@ -493,5 +570,7 @@ def test_new_units_for_values_leave_the_value_function_as_it_was() -> None:
         values = Normaliser(jnp.float32(mean), jnp.float32(variance), jnp.float32(99))
         moved = ppo.rescaled(brain, values)
         assert moved.values is values
-        np.testing.assert_allclose(moved.values.restore(moved.network.value(inputs)), before, rtol=1e-4, atol=1e-4)
+        np.testing.assert_allclose(
+            moved.values.restore(moved.network.value(inputs)), before, rtol=1e-4, atol=1e-4
+        )
         assert np.abs(moved.network.value(inputs) - brain.network.value(inputs)).max() > 0.5

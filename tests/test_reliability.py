@@ -24,20 +24,38 @@ sys.path.insert(0, str(ROOT / "benchmarks"))
 import torture  # noqa: E402
 import torture_commands  # noqa: E402
 
-from seerax import checkpoints, core, experiments, faults, limits, lock, logs, ppo, problems, rollout, runs, stopping  # noqa: E402
+from seerax import (  # noqa: E402
+    checkpoints,
+    core,
+    experiments,
+    faults,
+    limits,
+    lock,
+    logs,
+    ppo,
+    problems,
+    rollout,
+    runs,
+    stopping,
+)
 from seerax.advice import ensemble  # noqa: E402
 from seerax.checkpoints import Checkpoints, Schedule  # noqa: E402
 from seerax.errors import Mistake, one_line  # noqa: E402
 from seerax.ppo import Config  # noqa: E402
 
-CONFIG = Config(steps=768, worlds=16, length=8, minibatches=2, evaluations=2, evaluation_episodes=16)
+CONFIG = Config(
+    steps=768, worlds=16, length=8, minibatches=2, evaluations=2, evaluation_episodes=16
+)
 
 OFTEN = Schedule(seconds=1e9, iterations=2)  # by count alone
 
 
 def run_in(folder: Path, **changes) -> runs.Run:
     return runs.Run(
-        replace(experiments.settings("tiger"), ppo=replace(CONFIG, **changes)), 0, 1, runs.RunFolder(folder)
+        replace(experiments.settings("tiger"), ppo=replace(CONFIG, **changes)),
+        0,
+        1,
+        runs.RunFolder(folder),
     )
 
 
@@ -94,7 +112,9 @@ def test_a_bad_checkpoint_costs_no_more_than_going_back_to_the_one_before(whole,
     damaged.write_bytes(torture.flipped(damaged.read_bytes(), torture.random.Random(1)))
     said: list[str] = []
     runs.train(runs.reopen(run.folder.path), resume=True, say=said.append)
-    assert "000000006.json is damaged (its checksum is wrong)" in said[0] and "iteration 4" in said[1]
+    assert (
+        "000000006.json is damaged (its checksum is wrong)" in said[0] and "iteration 4" in said[1]
+    )
     torture.must_equal(run.folder.path, whole.folder.path)
 
 
@@ -199,7 +219,10 @@ def at_work(process: subprocess.Popen, seconds: float = 5.0) -> None:
 def test_a_long_evaluation_ends_at_once_on_a_signal_and_without_a_traceback():
     command = [torture.SEERAX, "evaluate", "maze4", "--episodes", "2000000"]
     numbers = (signal.SIGTERM, signal.SIGINT)
-    started = [subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for _ in numbers]
+    started = [
+        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        for _ in numbers
+    ]
     try:
         for process, number in zip(started, numbers, strict=True):
             at_work(process)
@@ -217,7 +240,9 @@ def test_a_long_evaluation_ends_at_once_on_a_signal_and_without_a_traceback():
 
 def test_the_checker_of_keys_finds_one_that_is_used_twice():
     with pytest.raises(jax.errors.KeyReuseError):
-        check_key_reuse(lambda key: jax.random.normal(key) + jax.random.uniform(key), jax.random.key(0))
+        check_key_reuse(
+            lambda key: jax.random.normal(key) + jax.random.uniform(key), jax.random.key(0)
+        )
 
 
 @pytest.mark.parametrize("name", problems.PROBLEMS)
@@ -269,7 +294,9 @@ def sick(tiger_mdp, part: str) -> core.BeliefMDP:
     """NaN in one part of the situation from the second step of an episode on."""
     late = lambda moment, value: jnp.where(moment.time > 0, jnp.nan, value)  # noqa: E731
     if part == "advice":
-        return replace(tiger_mdp, advisor=lambda moment, s, b: late(moment, tiger_mdp.advisor(moment, s, b)))
+        return replace(
+            tiger_mdp, advisor=lambda moment, s, b: late(moment, tiger_mdp.advisor(moment, s, b))
+        )
     filter = tiger_mdp.filter
 
     class Sick(type(filter)):
@@ -286,14 +313,20 @@ def test_an_iteration_with_a_nan_changes_nothing_that_is_learned(tiger_mdp):
     assert metrics["skipped"] == 1
     for ours, theirs in zip(jax.tree.leaves(after[:2]), jax.tree.leaves(learner[:2]), strict=True):
         np.testing.assert_array_equal(ours, theirs)
-    unsound = ~np.stack([np.asarray(s) for s in jax.vmap(core.sound)(after.worlds.situation)]).all(0)
+    unsound = ~np.stack([np.asarray(s) for s in jax.vmap(core.sound)(after.worlds.situation)]).all(
+        0
+    )
     assert unsound.any() and np.asarray(after.worlds.over)[unsound].all()  # they start afresh
 
 
-def test_a_run_that_keeps_failing_stops_names_who_and_leaves_what_replays_it(tmp_path, monkeypatch, tiger_mdp):
+def test_a_run_that_keeps_failing_stops_names_who_and_leaves_what_replays_it(
+    tmp_path, monkeypatch, tiger_mdp
+):
     monkeypatch.setattr(experiments, "find_problem", lambda name: sick(tiger_mdp, "advice"))
     run = run_in(tmp_path / "run")
-    with pytest.raises(Mistake, match=r"3 iterations in a row, .*advice not finite.*seerax replay") as told:
+    with pytest.raises(
+        Mistake, match=r"3 iterations in a row, .*advice not finite.*seerax replay"
+    ) as told:
         runs.train(run, schedule=Schedule(1e9, 1))
     assert [row.get("skipped") for row in run.folder.rows()] == [None, 1, 1, 1]
     path = Path(str(told.value).split("seerax replay ")[1])
@@ -304,8 +337,12 @@ def test_a_run_that_keeps_failing_stops_names_who_and_leaves_what_replays_it(tmp
 
 def test_advice_out_of_bounds_is_clipped_and_advice_that_is_none_is_refused_by_name(tiger_mdp):
     loud = replace(tiger_mdp, advisor=lambda moment, s, b: 1e30 * jnp.ones(tiger_mdp.action_size))
-    np.testing.assert_array_equal(loud.reset(jax.random.key(0)).situation.advice, loud.problem.action_high)
-    with pytest.raises(Mistake, match=r"The advisor's advice was NaN or infinite in \d+ of 32 episodes"):
+    np.testing.assert_array_equal(
+        loud.reset(jax.random.key(0)).situation.advice, loud.problem.action_high
+    )
+    with pytest.raises(
+        Mistake, match=r"The advisor's advice was NaN or infinite in \d+ of 32 episodes"
+    ):
         rollout.evaluate(jax.random.key(0), sick(tiger_mdp, "advice"), ensemble, 32)
     with pytest.raises(Mistake, match="The filter's belief was NaN"):
         rollout.evaluate(jax.random.key(0), sick(tiger_mdp, "belief"), ensemble, 32)
@@ -355,10 +392,15 @@ def test_the_estimate_is_below_what_is_used_and_not_far_below():
     trainer = run_in(Path("nowhere"), worlds=1024, length=64).experiment.trainer()
     learner = jax.eval_shape(jax.vmap(trainer.init), runs.training_keys(0, 1))
     memory = trainer.iterate_many.lower(learner).compile().memory_analysis()
-    used = trainer.mesh.size * (memory.temp_size_in_bytes + memory.output_size_in_bytes) + memory.argument_size_in_bytes
+    used = (
+        trainer.mesh.size * (memory.temp_size_in_bytes + memory.output_size_in_bytes)
+        + memory.argument_size_in_bytes
+    )
     estimate, checkpoint = limits.needs(trainer, 1)
     assert used / 4 < estimate < 1.2 * used
-    saved = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves((learner, learner.brain)))
+    saved = sum(
+        leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves((learner, learner.brain))
+    )
     assert abs(checkpoint / saved - 1) < 0.05
 
 
@@ -372,11 +414,15 @@ def test_half_a_line_at_the_end_does_not_count_and_what_is_not_a_number_is_null(
 
 
 def test_tensorboard_holds_each_number_of_the_log_once(whole):
-    shown = [(row["steps"], n, v) for row in torture.rows(whole.folder.path) for n, v in row.items()]
+    shown = [
+        (row["steps"], n, v) for row in torture.rows(whole.folder.path) for n, v in row.items()
+    ]
     shown = [(step, name, value) for step, name, value in shown if name not in ("steps", "seed")]
     found = torture.events(whole.folder.path)
     assert [event[:2] for event in found] == [number[:2] for number in shown]
-    np.testing.assert_allclose([event[2] for event in found], [number[2] for number in shown], rtol=1e-6)
+    np.testing.assert_allclose(
+        [event[2] for event in found], [number[2] for number in shown], rtol=1e-6
+    )
 
 
 # ---- filters -----------------------------------------------------------------------------------------------------

@@ -43,10 +43,18 @@ def test_the_plan_holds_what_the_paper_shows_with_our_settings():
     assert released == replace(experiments.settings("maze4"), bonus=10.0, bonus_form="gain")
     on_top = PLAN["maze10-brpo-better_sensing"].experiment(full)
     assert on_top == replace(experiments.settings("maze10"), problem=plan.BETTER_SENSING)
-    assert [PLAN[f"maze10-brpo-blend{w}"].experiment(full).blend for w in ("0.1", "0.5")] == [0.1, 0.5]
-    assert PLAN["maze4-brpo"].experiment(BUDGETS["quick"]).ppo.steps == experiments.settings("maze4").ppo.steps // 6
+    assert [PLAN[f"maze10-brpo-blend{w}"].experiment(full).blend for w in ("0.1", "0.5")] == [
+        0.1,
+        0.5,
+    ]
+    assert (
+        PLAN["maze4-brpo"].experiment(BUDGETS["quick"]).ppo.steps
+        == experiments.settings("maze4").ppo.steps // 6
+    )
     names = list(PLAN)
-    assert names.index("door4-brpo") < names.index("crowdnav-bpo") < names.index("maze4-brpo-bonus10")
+    assert (
+        names.index("door4-brpo") < names.index("crowdnav-bpo") < names.index("maze4-brpo-bonus10")
+    )
 
 
 def test_entries_and_groups_are_chosen_in_the_plans_order():
@@ -82,7 +90,10 @@ def test_crashes_are_the_steps_in_touch_with_a_closed_door(make):
     for policy in (ensemble, blind):
         whole = rollout.evaluate(key, mdp, policy, 8)
         told = reproduce.crashes(mdp.problem, whole)
-        states = [rollout.record(jax.random.fold_in(key, i), mdp, policy).situation.state for i in range(8)]
+        states = [
+            rollout.record(jax.random.fold_in(key, i), mdp, policy).situation.state
+            for i in range(8)
+        ]
         counts = np.array([state.crashed.any(-1).sum() for state in states])
         assert told["crashes"]["mean"] == pytest.approx(counts.mean())
         assert told["crash_free"] == (counts == 0).mean()
@@ -103,7 +114,11 @@ def test_when_and_where_it_senses_is_counted_step_by_step(monkeypatch):
             for now in range(len(state.sensed) - 1):
                 sensed, (x, y) = bool(state.sensed[now + 1]), state.position[now + 1]
                 sure = beliefs[now].max()
-                close = abs(y - 0.3) < 0.5 if name == "door4" else np.hypot(*((x, y) - state.position[0])) < 0.5
+                close = (
+                    abs(y - 0.3) < 0.5
+                    if name == "door4"
+                    else np.hypot(*((x, y) - state.position[0])) < 0.5
+                )
                 if name == "door4":
                     kinds["steps_near"].append(close)
                     kinds["readings_near"] += [close] * sensed
@@ -112,7 +127,9 @@ def test_when_and_where_it_senses_is_counted_step_by_step(monkeypatch):
                 if sure < 0.9 or sure >= 0.99:
                     kinds["undecided" if sure < 0.9 else "sure"].append(sensed)
         assert found.pop("episodes") == 3
-        assert found == pytest.approx({kind: sum(flags) / max(len(flags), 1) for kind, flags in kinds.items()})
+        assert found == pytest.approx(
+            {kind: sum(flags) / max(len(flags), 1) for kind, flags in kinds.items()}
+        )
 
 
 # ---- the command -------------------------------------------------------------------------------------------------
@@ -157,9 +174,16 @@ def test_what_is_cut_goes_on_and_ends_as_if_it_had_not_been(reproduced, monkeypa
         code, _, err = reproduced(*ASKED)
     assert code == 130
     assert "Go on with: seerax reproduce --only tiger-ensemble tiger-brpo --seeds 2\n" in err
-    assert Path("results/paper/tiger-ensemble.json").exists() and not Path("results/paper/tiger-brpo.json").exists()
+    assert (
+        Path("results/paper/tiger-ensemble.json").exists()
+        and not Path("results/paper/tiger-brpo.json").exists()
+    )
     code, out, err = reproduced(*ASKED)
-    assert code == 0 and "Going on from the checkpoint of iteration 3" in err and "results/paper/results.md" in out
+    assert (
+        code == 0
+        and "Going on from the checkpoint of iteration 3" in err
+        and "results/paper/results.md" in out
+    )
     resumed = kept()
     (tmp_path / "whole").mkdir()
     monkeypatch.chdir(tmp_path / "whole")
@@ -178,9 +202,13 @@ def test_a_result_tells_all_that_was_promised(reproduced):
     assert all(curve["returned"] == max(curve["held_out"]) for curve in learned["curves"])
     means = [part["mean"] for part in learned["per_seed"]]
     assert learned["evaluation"]["mean"] == pytest.approx(np.mean(means))
-    np.testing.assert_allclose(np.diff(learned["evaluation"]["ci95"]), 12.7062 * abs(np.diff(means)), rtol=1e-4)
+    np.testing.assert_allclose(
+        np.diff(learned["evaluation"]["ci95"]), 12.7062 * abs(np.diff(means)), rtol=1e-4
+    )
     assert baseline["evaluation"]["episodes"] == 80 and baseline["curves"] == []
-    assert learned["training_seconds"] > 0 and learned["cores"] >= 1 and learned["versions"]["seerax"]
+    assert (
+        learned["training_seconds"] > 0 and learned["cores"] >= 1 and learned["versions"]["seerax"]
+    )
     folder = runs.RunFolder(Path("runs/paper/tiger-brpo"))
     assert len(folder.policies()) == 2 and not folder.checkpoints.folder.exists()
     on_its_keys = rollout.evaluate(runs.evaluation_key(1), problems.make("tiger"), ensemble, 40)
@@ -208,7 +236,10 @@ def test_other_settings_are_told_and_redone_only_if_asked(reproduced, monkeypatc
     monkeypatch.setitem(experiments.SETTINGS, "tiger", changed)
     code, _, err = reproduced(*ASKED)
     assert code == 0 and kept()["config"]["ppo"]["learning_rate"] == TINY.learning_rate
-    assert "tiger-brpo (ppo.learning_rate was 0.0003 and is 0.001). --redo trains it anew" in " ".join(err.split())
+    assert (
+        "tiger-brpo (ppo.learning_rate was 0.0003 and is 0.001). --redo trains it anew"
+        in " ".join(err.split())
+    )
     assert "tiger-ensemble" not in err
     with monkeypatch.context() as patched:
         cut_after(patched, 3, signal.SIGTERM)
@@ -223,7 +254,11 @@ def test_a_training_begun_with_other_settings_is_not_continued_unasked(reproduce
         cut_after(patched, 3, signal.SIGTERM)
         reproduced(*ASKED)
     code, _, err = reproduced("--only", "tiger-brpo", "--seeds", "1")
-    assert code == 0 and "seeds was 2 and is 1" in err and not Path("results/paper/tiger-brpo.json").exists()
+    assert (
+        code == 0
+        and "seeds was 2 and is 1" in err
+        and not Path("results/paper/tiger-brpo.json").exists()
+    )
 
 
 def test_quick_is_kept_apart_and_never_reaches_the_documents(reproduced):
@@ -237,7 +272,9 @@ def test_quick_is_kept_apart_and_never_reaches_the_documents(reproduced):
 
 
 def test_the_documents_and_the_shipped_policies_come_from_the_results(reproduced):
-    marks = "".join(f"<!-- {name} -->\n\n<!-- end -->\nby hand\n" for name in (*report.PARTS, "figures"))
+    marks = "".join(
+        f"<!-- {name} -->\n\n<!-- end -->\nby hand\n" for name in (*report.PARTS, "figures")
+    )
     for path in (report.README, report.PAGE):
         path.parent.mkdir(exist_ok=True)
         path.write_text(marks)
@@ -262,7 +299,11 @@ def test_a_failing_entry_stops_no_other(reproduced, monkeypatch):
 
     monkeypatch.setattr(reproduce, "baseline", broken)
     code, _, err = reproduced("--only", "tiger-ensemble", "tree-ensemble")
-    assert code == 2 and "failed    tiger-ensemble: no such thing" in err and "1 of 2 failed, tiger-ensemble" in err
+    assert (
+        code == 2
+        and "failed    tiger-ensemble: no such thing" in err
+        and "1 of 2 failed, tiger-ensemble" in err
+    )
     assert Path("results/paper/tree-ensemble.json").exists()
 
 
@@ -284,7 +325,14 @@ def test_mistakes_are_told_in_one_sentence(reproduced, name):
 
 # ---- claims ------------------------------------------------------------------------------------------------------
 
-MEANS = {"ensemble": 100.0, "clairvoyant": 200.0, "posterior_sampling": 50.0, "brpo": 150.0, "bpo": 90.0, "upmle": 90.0}
+MEANS = {
+    "ensemble": 100.0,
+    "clairvoyant": 200.0,
+    "posterior_sampling": 50.0,
+    "brpo": 150.0,
+    "bpo": 90.0,
+    "upmle": 90.0,
+}
 FORMS = ("bonus", "gain")
 OTHERS = {
     **{f"cartpole-{agent}": 150.0 for agent in ("bpo", "upmle")},
@@ -320,7 +368,12 @@ TYPICAL = {
 
 def measured(mean: float, **others: Any) -> dict[str, Any]:
     margin = 1.0 if abs(mean) > 10 else 0.1
-    told = {"mean": mean, "ci95": [mean - margin, mean + margin], "stderr": margin / 2, "episodes": 5000}
+    told = {
+        "mean": mean,
+        "ci95": [mean - margin, mean + margin],
+        "stderr": margin / 2,
+        "episodes": 5000,
+    }
     return {**told, "success": 1.0, "length": 100.0, "sensing": 0.5, **others}
 
 
@@ -348,9 +401,15 @@ def made_up(name: str, mean: float | None = None, **others: Any) -> dict[str, An
     mean = OTHERS.get(name, MEANS.get(entry.agent, 100.0)) if mean is None else mean
     evaluation = measured(mean, **{**TYPICAL.get(entry.agent, {}), **others})
     first = start(entry.problem) if entry.agent.startswith("brpo") else 0.0
-    first = mean if entry.agent in ("bpo", "upmle") and entry.problem in SENSING else first  # nothing was learned
+    first = (
+        mean if entry.agent in ("bpo", "upmle") and entry.problem in SENSING else first
+    )  # nothing was learned
     slow = entry.agent != "brpo"
-    curve = {"steps": [0, 1_000_000, 2_000_000], "held_out": [first, first if slow else mean, mean], "returned": mean}
+    curve = {
+        "steps": [0, 1_000_000, 2_000_000],
+        "held_out": [first, first if slow else mean, mean],
+        "returned": mean,
+    }
     helped = {"sensing": 0.6} if entry.suffix == "bonus" else {}
     often = 5.0 if name.endswith(("bonus100", "gain100")) else 0.1
     return {
@@ -358,7 +417,12 @@ def made_up(name: str, mean: float | None = None, **others: Any) -> dict[str, An
         "evaluation": evaluation,
         "per_seed": [evaluation] * 5,
         "curves": [{"seed": seed, **curve} for seed in range(5)] if entry.learns else [],
-        "extra": {**crashing(0.1), "crash_free": 0.97, "at_the_end": ending(often, **helped), "sensing": SENSING_MAP},
+        "extra": {
+            **crashing(0.1),
+            "crash_free": 0.97,
+            "at_the_end": ending(often, **helped),
+            "sensing": SENSING_MAP,
+        },
         "config": {"ppo": {"evaluation_episodes": 1000}},
         "seeds": 5,
         "training_seconds": 60.0,
@@ -390,8 +454,16 @@ AGAINST = {  # by claim: one entry that came out otherwise
     **{f"unable-{p}": learned(f"{p}-bpo") for p in SENSING},
     **{f"partly-{p}": made_up(f"{p}-bpo-bonus", 500.0) for p in SENSING},
     **{f"unneeded-{p}": made_up(f"{p}-brpo-bonus10", 500.0) for p in SENSING},
-    **{f"robust-{form}-{p}": made_up(f"{p}-brpo-{form}10", start(p) + 20) for p in SENSING for form in FORMS},
-    **{f"too-much-{form}-{p}": made_up(f"{p}-brpo-{form}100", 500.0) for p in SENSING for form in FORMS},
+    **{
+        f"robust-{form}-{p}": made_up(f"{p}-brpo-{form}10", start(p) + 20)
+        for p in SENSING
+        for form in FORMS
+    },
+    **{
+        f"too-much-{form}-{p}": made_up(f"{p}-brpo-{form}100", 500.0)
+        for p in SENSING
+        for form in FORMS
+    },
     **{f"potential-{p}": made_up(f"{p}-brpo-potential100", 120.0) for p in SENSING},
     **{f"inputs-{p}": made_up(f"{p}-brpo_without_belief", 120.0) for p in ("maze4", "maze10")},
     "inputs-door4": with_curves("door4-brpo_without_belief", held_out=[100.0, 150.0, 150.0]),
@@ -401,9 +473,18 @@ AGAINST = {  # by claim: one entry that came out otherwise
     "start": with_curves("maze4-brpo", held_out=[60.0, 150.0, 150.0]),
     "held-out": with_curves("door4-brpo", held_out=[100.0, 150.0, 99.0]),
     "fresh": {**made_up("door4-brpo"), "per_seed": [measured(150.0)] * 4 + [measured(99.0)]},
-    **{f"helped-{p}": with_extra(f"{p}-upmle-bonus", at_the_end=ending(0.1, sensing=0.4)) for p in SENSING},
-    **{f"when-{p}": with_extra(f"{p}-brpo", sensing={**SENSING_MAP, "sure": 0.3}) for p in ("maze4", "maze10")},
-    **{f"start-{p}": with_extra(f"{p}-brpo", sensing={**SENSING_MAP, "at_start": 0.2}) for p in ("maze4", "maze10")},
+    **{
+        f"helped-{p}": with_extra(f"{p}-upmle-bonus", at_the_end=ending(0.1, sensing=0.4))
+        for p in SENSING
+    },
+    **{
+        f"when-{p}": with_extra(f"{p}-brpo", sensing={**SENSING_MAP, "sure": 0.3})
+        for p in ("maze4", "maze10")
+    },
+    **{
+        f"start-{p}": with_extra(f"{p}-brpo", sensing={**SENSING_MAP, "at_start": 0.2})
+        for p in ("maze4", "maze10")
+    },
     "where-door4": with_extra("door4-brpo", sensing={**SENSING_MAP, "readings_near": 0.9}),
     "crashes": with_extra("door4-brpo-bonus100", at_the_end=ending(0.1)),
     "gain-crashes": with_extra("door4-brpo-gain100", at_the_end=ending(0.1)),
@@ -468,11 +549,16 @@ def test_noise_excuses_nothing():
 )
 def test_gains_are_counted_from_the_ensemble_on(mine, theirs, share, words):
     world = as_the_paper_has_it()
-    world["maze4-brpo"], world["maze4-brpo-gain10"] = made_up("maze4-brpo", theirs), made_up("maze4-brpo-gain10", mine)
+    world["maze4-brpo"], world["maze4-brpo-gain10"] = (
+        made_up("maze4-brpo", theirs),
+        made_up("maze4-brpo-gain10", mine),
+    )
     assert rules.gain_share(world, "maze4-brpo-gain10", "maze4-brpo") == pytest.approx(share)
     assert rules.in_percent([share]) == words
     world["maze4-brpo"] = made_up("maze4-brpo", 100.0)
-    assert rules.gain_share(world, "maze4-brpo-gain10", "maze4-brpo") == (np.inf if mine >= 100 else -np.inf)
+    assert rules.gain_share(world, "maze4-brpo-gain10", "maze4-brpo") == (
+        np.inf if mine >= 100 else -np.inf
+    )
 
 
 def test_the_better_of_with_and_without_bonus_counts():
@@ -509,10 +595,13 @@ def drawn(monkeypatch):
     """Pictures and films by name, with who plays in them, in the order in which they are asked for."""
     asked: dict[str, tuple[str, ...]] = {}
     fake = {
-        name: pictures.Kind(lambda path, figure: asked.update({path.name: figure.targets})) for name in pictures.FIGURES
+        name: pictures.Kind(lambda path, figure: asked.update({path.name: figure.targets}))
+        for name in pictures.FIGURES
     }
     monkeypatch.setattr(pictures, "FIGURES", fake)
-    monkeypatch.setattr(pictures, "film", lambda film: asked.update({film.out.name: (film.target,)}) or film.out)
+    monkeypatch.setattr(
+        pictures, "film", lambda film: asked.update({film.out.name: (film.target,)}) or film.out
+    )
     return asked
 
 
@@ -521,14 +610,22 @@ def test_charts_are_drawn_from_what_is_there(drawn, tmp_path):
     assert list(draw.draw({"maze4-ensemble": {}}, tmp_path, full)) == []
     paths = list(draw.draw({"crowdnav-upmle": {}, "maze10-brpo-blend0.1": {}}, tmp_path, full))
     assert list(drawn) == ["benchmark.png", "composition.png"] == [path.name for path in paths]
-    assert list(draw.draw({"tree-posterior_sampling": {}}, tmp_path, full)) == [tmp_path / "tree.png"]
+    assert list(draw.draw({"tree-posterior_sampling": {}}, tmp_path, full)) == [
+        tmp_path / "tree.png"
+    ]
 
 
 def test_the_last_policies_are_kept_beside_the_best(reproduced):
     reproduced(*ASKED)
     task = reproduce.Task(PLAN["tiger-brpo"], replace(BUDGETS["full"], seeds=2))
-    last, best = ([store.read_about(file(seed)) for seed in (0, 1)] for file in (task.last_policy, task.folder.policy))
-    assert [each["steps"] for each in last] == [768, 768] and [each["seed"] for each in last] == [0, 1]
+    last, best = (
+        [store.read_about(file(seed)) for seed in (0, 1)]
+        for file in (task.last_policy, task.folder.policy)
+    )
+    assert [each["steps"] for each in last] == [768, 768] and [each["seed"] for each in last] == [
+        0,
+        1,
+    ]
     assert "held_out" in best[0] and "held_out" not in last[0]
     assert len(reproduce.played(task, reproduce.learned(task, task.last_policy))) == 2
 
@@ -541,7 +638,12 @@ def test_the_best_seed_of_the_budgets_run_plays_in_scenes_and_films(drawn, monke
     shipped.parent.mkdir(parents=True)
     shipped.touch()
     paths = [*draw.draw(results, Path(), quick), *draw.films(results, Path("films"), quick)]
-    assert [str(path) for path in paths] == ["benchmark.png", "sensing.png", "keyframes.png", "films/maze4.mp4"]
+    assert [str(path) for path in paths] == [
+        "benchmark.png",
+        "sensing.png",
+        "keyframes.png",
+        "films/maze4.mp4",
+    ]
     best = str(runs.RunFolder(quick.runs / "maze4-brpo").policy(1))
     assert drawn["sensing.png"] == drawn["keyframes.png"] == drawn["maze4.mp4"] == (best,)
     assert draw.filmed(results, BUDGETS["full"]) == {"door4": str(shipped)}  # its run is gone

@@ -107,7 +107,9 @@ def same(a: rollout.Evaluation, b: rollout.Evaluation, count: int) -> None:
     assert a.lengths.size >= count <= b.lengths.size
 
 
-def test_the_ith_episode_does_not_depend_on_how_many_are_played(lottery: BeliefMDP, drawn: rollout.Evaluation) -> None:
+def test_the_ith_episode_does_not_depend_on_how_many_are_played(
+    lottery: BeliefMDP, drawn: rollout.Evaluation
+) -> None:
     few = evaluate(KEY, lottery, advice.ensemble, 7)  # an odd number runs on one device
     assert few.returns.shape == (7,)
     same(few, drawn, 7)
@@ -123,7 +125,9 @@ def test_the_ith_episode_does_not_depend_on_the_batch(
     same(batched, drawn, 40)
 
 
-def test_the_ith_episode_does_not_depend_on_the_devices(lottery: BeliefMDP, drawn: rollout.Evaluation) -> None:
+def test_the_ith_episode_does_not_depend_on_the_devices(
+    lottery: BeliefMDP, drawn: rollout.Evaluation
+) -> None:
     assert devices.mesh().size == devices.mesh(4096).size == 2
     keys = jax.vmap(lambda i: jax.random.fold_in(KEY, i))(jnp.arange(64))
     alone = jax.jit(lambda keys: rollout.tally(lottery, advice.ensemble, keys))(keys)
@@ -137,7 +141,9 @@ def test_episodes_of_an_evaluation_are_spread_over_both_devices(lottery: BeliefM
     assert sorted(shard.data.shape[0] for shard in tally.score.addressable_shards) == [2048, 2048]
 
 
-def test_different_keys_give_different_episodes(lottery: BeliefMDP, drawn: rollout.Evaluation) -> None:
+def test_different_keys_give_different_episodes(
+    lottery: BeliefMDP, drawn: rollout.Evaluation
+) -> None:
     other = evaluate(jax.random.key(12), lottery, advice.ensemble, 4096)
     assert np.mean(other.returns == drawn.returns) < 0.01
 
@@ -152,16 +158,23 @@ def test_steps_that_sensed_are_counted_to_the_end_of_an_episode_and_not_beyond(
 ) -> None:
     assert on_tree.sensed is not None and np.unique(on_tree.lengths).size > 2
     for i in range(10):
-        readings = record(jax.random.fold_in(KEY, i), tree_mdp, advice.ensemble).situation.state.reading
+        readings = record(
+            jax.random.fold_in(KEY, i), tree_mdp, advice.ensemble
+        ).situation.state.reading
         assert on_tree.sensed[i] == (readings != 0).any(-1).sum()
 
 
 @pytest.mark.parametrize(("name", "evaluated"), [("lottery", "drawn"), ("tree_mdp", "on_tree")])
-def test_a_recorded_episode_is_the_evaluated_one(name: str, evaluated: str, request: pytest.FixtureRequest) -> None:
+def test_a_recorded_episode_is_the_evaluated_one(
+    name: str, evaluated: str, request: pytest.FixtureRequest
+) -> None:
     mdp: BeliefMDP = request.getfixturevalue(name)
     evaluation: rollout.Evaluation = request.getfixturevalue(evaluated)
     for i in range(10):
-        episode, length = record(jax.random.fold_in(KEY, i), mdp, advice.ensemble), evaluation.lengths[i]
+        episode, length = (
+            record(jax.random.fold_in(KEY, i), mdp, advice.ensemble),
+            evaluation.lengths[i],
+        )
         assert len(episode.reward) == length + 1  # the last situation is shown, too
         assert episode.over.tolist() == [False] * length + [True]
         assert episode.reward.sum() == pytest.approx(evaluation.returns[i], rel=1e-5, abs=1e-5)
@@ -194,7 +207,9 @@ def test_a_recorded_episode_is_one_life_with_one_latent(lottery: BeliefMDP) -> N
 
 
 @pytest.mark.parametrize("name", ["tree_mdp", "maze4_mdp"])
-def test_an_untrained_residual_is_exactly_the_ensemble(name: str, request: pytest.FixtureRequest) -> None:
+def test_an_untrained_residual_is_exactly_the_ensemble(
+    name: str, request: pytest.FixtureRequest
+) -> None:
     mdp: BeliefMDP = request.getfixturevalue(name)
     trainer = ppo.PPO(mdp, agents.brpo, ppo.Config(worlds=2, length=2, minibatches=1))
     policy = trainer.policy(jax.jit(trainer.init)(jax.random.key(5)).brain)
@@ -220,7 +235,12 @@ def by_ear(mdp: BeliefMDP, *choices: int) -> rollout.Evaluation:
 
 def test_listening_for_ever_senses_always_and_never_succeeds(tiger_mdp: BeliefMDP) -> None:
     summary = by_ear(tiger_mdp, tiger.LISTEN, tiger.LISTEN, tiger.LISTEN).summary()
-    assert (summary["sensing"], summary["success"], summary["length"], summary["mean"]) == (1, 0, 100, -100)
+    assert (summary["sensing"], summary["success"], summary["length"], summary["mean"]) == (
+        1,
+        0,
+        100,
+        -100,
+    )
 
 
 def test_opening_at_once_senses_never_and_succeeds_half_the_time(tiger_mdp: BeliefMDP) -> None:
@@ -229,7 +249,9 @@ def test_opening_at_once_senses_never_and_succeeds_half_the_time(tiger_mdp: Beli
     assert abs(summary["success"] - 0.5) < 4 * np.sqrt(0.25 / 2000)
 
 
-def test_listening_once_senses_every_other_step_and_succeeds_as_often_as_one_hears_right(tiger_mdp: BeliefMDP) -> None:
+def test_listening_once_senses_every_other_step_and_succeeds_as_often_as_one_hears_right(
+    tiger_mdp: BeliefMDP,
+) -> None:
     evaluation = by_ear(tiger_mdp, tiger.LISTEN, tiger.OPEN_RIGHT, tiger.OPEN_LEFT)
     assert evaluation.success is not None and evaluation.sensed is not None
     assert (evaluation.lengths == 2).all() and (evaluation.sensed == 1).all()

@@ -15,7 +15,9 @@ from seerax.errors import Mistake
 from seerax.ppo import Config
 from seerax.stopping import Stopped
 
-CONFIG = Config(steps=1536, worlds=16, length=8, minibatches=2, evaluations=3, evaluation_episodes=16)
+CONFIG = Config(
+    steps=1536, worlds=16, length=8, minibatches=2, evaluations=3, evaluation_episodes=16
+)
 
 
 @pytest.fixture(scope="module")
@@ -25,7 +27,12 @@ def experiment():
 
 @pytest.fixture(scope="module")
 def whole(experiment, tmp_path_factory):
-    run = runs.Run(experiment, seed=3, seeds=2, folder=runs.RunFolder(tmp_path_factory.mktemp("runs") / "whole"))
+    run = runs.Run(
+        experiment,
+        seed=3,
+        seeds=2,
+        folder=runs.RunFolder(tmp_path_factory.mktemp("runs") / "whole"),
+    )
     runs.train(run)
     return run
 
@@ -44,7 +51,9 @@ def test_interrupted_and_resumed_equals_undisturbed(experiment, whole, tmp_path)
     runs.train(runs.reopen(run.folder.path), resume=True)
     ours, theirs = run.folder.rows(), whole.folder.rows()
     assert len(ours) == 2 * 13
-    drop = lambda rows: [{name: value for name, value in row.items() if name != "seconds"} for row in rows]  # noqa: E731
+    drop = lambda rows: [  # noqa: E731
+        {name: value for name, value in row.items() if name != "seconds"} for row in rows
+    ]
     assert drop(ours) == drop(theirs)
     for seed in (3, 4):
         assert run.folder.policy(seed).read_bytes() == whole.folder.policy(seed).read_bytes()
@@ -55,19 +64,25 @@ def test_a_policy_comes_back_with_its_problem_and_method(whole):
     assert experiment == whole.experiment
     measured = rollout.evaluate(jax.random.key(0), policy.mdp, policy, 64).returns
     again = runs.load_policy(whole.folder.policy(3))[1]
-    np.testing.assert_array_equal(measured, rollout.evaluate(jax.random.key(0), again.mdp, again, 64).returns)
+    np.testing.assert_array_equal(
+        measured, rollout.evaluate(jax.random.key(0), again.mdp, again, 64).returns
+    )
 
 
 def test_the_untrained_residual_is_the_ensemble(experiment):
     trainer = experiment.trainer()
     policy = trainer.policy(trainer.init(jax.random.key(1)).brain)
-    ours, theirs = (rollout.evaluate(jax.random.key(2), trainer.mdp, who, 128).returns for who in (policy, ensemble))
+    ours, theirs = (
+        rollout.evaluate(jax.random.key(2), trainer.mdp, who, 128).returns
+        for who in (policy, ensemble)
+    )
     np.testing.assert_array_equal(ours, theirs)
 
 
 def test_training_and_evaluation_never_share_randomness():
     data = [
-        jax.random.key_data(key) for key in (*runs.training_keys(0, 4), *(runs.evaluation_key(s) for s in range(4)))
+        jax.random.key_data(key)
+        for key in (*runs.training_keys(0, 4), *(runs.evaluation_key(s) for s in range(4)))
     ]
     assert len({tuple(np.asarray(d).tolist()) for d in data}) == 8
 
@@ -91,7 +106,9 @@ def test_blend_and_sum_are_what_they_say(experiment):
     np.testing.assert_allclose(blended(situation, raw), [1.9, 0.8], rtol=1e-6)
 
 
-def test_a_kill_while_a_run_begins_leaves_a_folder_that_can_be_begun_or_resumed(tmp_path, monkeypatch):
+def test_a_kill_while_a_run_begins_leaves_a_folder_that_can_be_begun_or_resumed(
+    tmp_path, monkeypatch
+):
     run = runs.Run(experiments.settings("tree"), 0, 1, runs.RunFolder(tmp_path))
     write = store.write_json
 
@@ -104,5 +121,7 @@ def test_a_kill_while_a_run_begins_leaves_a_folder_that_can_be_begun_or_resumed(
     with pytest.raises(KeyboardInterrupt):
         runs.begin(run)
     assert runs.reopen(tmp_path).experiment == run.experiment
-    run.folder.config.rename(tmp_path / f".config.json.x{store.UNFINISHED}")  # killed a moment earlier
+    run.folder.config.rename(
+        tmp_path / f".config.json.x{store.UNFINISHED}"
+    )  # killed a moment earlier
     runs.refuse_taken(run)

@@ -41,7 +41,9 @@ def test_a_perfect_network_gives_linear_speed_up(devices):
 def test_a_real_network_gives_less_and_a_larger_batch_more(network):
     machine = replace(MACHINE, network=network, overhead=1e-3)
     for devices in COUNTS[1:]:
-        assert 0 < speed_up(WORK, machine, devices) < grown_speed_up(WORK, machine, devices) < devices
+        assert (
+            0 < speed_up(WORK, machine, devices) < grown_speed_up(WORK, machine, devices) < devices
+        )
 
 
 def test_the_bytes_of_a_ring_hardly_grow_and_its_hops_do():
@@ -53,6 +55,9 @@ def test_the_bytes_of_a_ring_hardly_grow_and_its_hops_do():
 
 
 def test_the_table_says_it():
-    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in table(WORK, MACHINE).splitlines()]
+    rows = [
+        [cell.strip() for cell in line.strip("|").split("|")]
+        for line in table(WORK, MACHINE).splitlines()
+    ]
     assert [row[0] for row in rows[2:]] == ["1", "8", "64", "1000"]
     assert rows[2] == ["1", "131", "1", "0 %", "1"]

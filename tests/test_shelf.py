@@ -31,7 +31,9 @@ class Played(NamedTuple):
     following: World
 
 
-def play(mdp: BeliefMDP, policy: Callable[[Array, World], Array], episodes: int, seed: int = 0) -> Played:
+def play(
+    mdp: BeliefMDP, policy: Callable[[Array, World], Array], episodes: int, seed: int = 0
+) -> Played:
     def one(key: Array) -> Played:
         def step(world: World, time: Array) -> tuple[World, Played]:
             policy_key, world_key = rollout.episode_key(key, time)
@@ -76,7 +78,9 @@ def states(played: Played) -> tuple[ShelfState, ShelfState]:
 
 
 def test_the_belief_begins_with_the_moments_of_the_prior(mdp: BeliefMDP) -> None:
-    drawn = np.asarray(jax.vmap(mdp.problem.prior)(jax.random.split(jax.random.key(1), 100_000)), np.float64)
+    drawn = np.asarray(
+        jax.vmap(mdp.problem.prior)(jax.random.split(jax.random.key(1), 100_000)), np.float64
+    )
     belief = mdp.filter.init()
     error = np.asarray(spread(belief)) / len(drawn) ** 0.5
     assert (np.abs(drawn.mean(0) - belief.mean) < 4 * error).all()
@@ -149,7 +153,9 @@ def test_free_moves_are_made_to_a_millimetre(ensemble: Played) -> None:
 
 def test_the_arm_keeps_its_limits(pushing: Played) -> None:
     _, after = states(pushing)
-    assert (after.joints >= WAM.low.astype(np.float32)).all() and (after.joints <= WAM.high.astype(np.float32)).all()
+    assert (after.joints >= WAM.low.astype(np.float32)).all() and (
+        after.joints <= WAM.high.astype(np.float32)
+    ).all()
 
 
 # ---- reward ------------------------------------------------------------------------------------------------------
@@ -200,12 +206,17 @@ def test_the_filter_is_on_average_as_sure_as_it_may_be(ensemble: Played) -> None
     """The mean of (phi - m)^T P^-1 (phi - m) is 3, but for 0.2: an expected distance stands for the true one."""
     belief = ensemble.following.situation.belief
     for time in (1, 3, 10, 30, 60, 100, 200):
-        mean, P = belief.mean[time - 1].astype(np.float64), belief.covariance[time - 1].astype(np.float64)
+        mean, P = (
+            belief.mean[time - 1].astype(np.float64),
+            belief.covariance[time - 1].astype(np.float64),
+        )
         error = ensemble.world.latent[time - 1] - mean
         squares = np.einsum("ni,nij,nj->n", error, np.linalg.inv(P), error)
         chance = 4 * squares.std() / EPISODES**0.5
         assert abs(squares.mean() - 3) < 0.2 + chance, time
-    assert np.median(np.sqrt(np.trace(belief.covariance[-1], axis1=-2, axis2=-1))) < 0.03  # and it has learned a lot
+    assert (
+        np.median(np.sqrt(np.trace(belief.covariance[-1], axis1=-2, axis2=-1))) < 0.03
+    )  # and it has learned a lot
 
 
 def test_the_filter_is_too_sure_of_the_height_for_a_while(ensemble: Played) -> None:
@@ -228,7 +239,9 @@ def test_the_belief_stays_sound(pushing: Played, ensemble: Played) -> None:
 
 def test_features_are_of_a_size(mdp: BeliefMDP, pushing: Played) -> None:
     _, after = states(pushing)
-    seen = jax.jit(jax.vmap(jax.vmap(mdp.problem.features)))(jax.tree.map(lambda leaf: leaf[::10], after))
+    seen = jax.jit(jax.vmap(jax.vmap(mdp.problem.features)))(
+        jax.tree.map(lambda leaf: leaf[::10], after)
+    )
     assert seen.shape[-1] == 23
     assert (np.sqrt(np.square(seen).mean((0, 1))) < 3).all()
     assert (np.std(seen, (0, 1)) > 0.02).all()
@@ -313,6 +326,8 @@ def test_the_belief_is_drawn_to_scale(mdp: BeliefMDP, ensemble: Played) -> None:
     belief = Gaussian(*moment.situation.belief)
     deviations = np.asarray(spread(belief))
     for outline, (width, up) in zip(outlines, [(2, 2), (1, 2), (2, 1), (1, 1)], strict=True):
-        np.testing.assert_allclose(np.ptp(outline, axis=0), 2 * width * deviations[[0, up]], rtol=0.01)
+        np.testing.assert_allclose(
+            np.ptp(outline, axis=0), 2 * width * deviations[[0, up]], rtol=0.01
+        )
         assert outline[:, 0].mean() == pytest.approx(belief.mean[0], abs=0.01)
     pyplot.close(figure)

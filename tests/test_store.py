@@ -13,7 +13,11 @@ from seerax.errors import Mistake
 
 @pytest.fixture
 def tree():
-    return {"a": jnp.arange(6.0).reshape(2, 3), "b": (jnp.int32(4), jax.random.key(3)), "c": jnp.bool_(True)}
+    return {
+        "a": jnp.arange(6.0).reshape(2, 3),
+        "b": (jnp.int32(4), jax.random.key(3)),
+        "c": jnp.bool_(True),
+    }
 
 
 def test_a_tree_comes_back_as_it_went(tmp_path, tree):
@@ -51,7 +55,9 @@ def test_a_file_of_another_kind_is_told(tmp_path, tree, content):
 def test_a_failed_write_leaves_the_old_file(tmp_path, monkeypatch):
     path = tmp_path / "file"
     store.write_bytes(path, b"old")
-    monkeypatch.setattr(store.os, "fsync", lambda descriptor: (_ for _ in ()).throw(OSError("disk full")))
+    monkeypatch.setattr(
+        store.os, "fsync", lambda descriptor: (_ for _ in ()).throw(OSError("disk full"))
+    )
     with pytest.raises(OSError, match="disk full"):
         store.write_bytes(path, b"new")
     assert path.read_bytes() == b"old"

@@ -34,13 +34,17 @@ def sets(*specs: str) -> list[str]:
 
 def test_the_plan_is_the_product(tmp_path):
     values = sets("ppo.steps=1e6,2_000_000", "scale=0.5,1", "ppo.epochs=2")
-    asked = command(tmp_path, "--problems", "tiger", "tree", "--agents", "brpo", "bpo", "--seeds", "3", *values)
+    asked = command(
+        tmp_path, "--problems", "tiger", "tree", "--agents", "brpo", "bpo", "--seeds", "3", *values
+    )
     jobs = sweep.plan(asked)
     assert len(jobs) == len({job.path for job in jobs}) == 2 * 2 * 2 * 2 * 3
     job = jobs[4]
     assert job.name == "tiger-brpo-ppo.steps=1e6-scale=1-seed1"
     ours = experiments.settings("tiger")
-    assert job.experiment == replace(ours, scale=1.0, ppo=replace(ours.ppo, steps=1_000_000, epochs=2))
+    assert job.experiment == replace(
+        ours, scale=1.0, ppo=replace(ours.ppo, steps=1_000_000, epochs=2)
+    )
     assert not list(tmp_path.iterdir())
 
 
@@ -72,7 +76,10 @@ WRONG = {
     "what cannot be trained": ("--problems tiger --set ppo.minibatches=8,7", "equal minibatches"),
     "no seeds": ("--problems tiger --seeds 0", "--seeds must be at least 1"),
     "no workers": ("--problems tiger --workers 0", "--workers must be at least 1"),
-    "options without a cluster": ("--problems tiger --cluster-set timeout_min=5", "needs --cluster"),
+    "options without a cluster": (
+        "--problems tiger --cluster-set timeout_min=5",
+        "needs --cluster",
+    ),
     "a bad option": ("--problems tiger --cluster local --cluster-set tiemout=5", "tiemout"),
 }
 
@@ -170,7 +177,18 @@ def test_a_job_whose_time_is_up_goes_back_into_the_queue(tmp_path):
 
 
 def test_a_sweep_trains_sums_up_and_when_repeated_does_only_what_is_missing(tmp_path, capsys):
-    words = ["--problems", "tiger", "--agents", "bpo", "--seeds", "2", "--workers", "2", "--set", "ppo.steps=512"]
+    words = [
+        "--problems",
+        "tiger",
+        "--agents",
+        "bpo",
+        "--seeds",
+        "2",
+        "--workers",
+        "2",
+        "--set",
+        "ppo.steps=512",
+    ]
     asked = command(tmp_path, *words, *sets(*TINY.split()))
     broken = sweep.plan(asked)[1]
     broken.folder.checkpoints.folder.mkdir(parents=True)
@@ -179,7 +197,9 @@ def test_a_sweep_trains_sums_up_and_when_repeated_does_only_what_is_missing(tmp_
     broken.folder.checkpoints.manifest(1).write_text("not a checkpoint")
     with pytest.raises(Mistake, match="1 of 2 runs failed"):
         asked.run()
-    assert "checkpoint" in json.loads((tmp_path / "summary.json").read_text())["failed"][broken.name]
+    assert (
+        "checkpoint" in json.loads((tmp_path / "summary.json").read_text())["failed"][broken.name]
+    )
     assert json.loads((tmp_path / "summary.json").read_text())["rows"][0]["ci95"] is None
     evaluation = json.loads((tmp_path / "tiger-bpo-seed0" / "evaluation.json").read_text())
     evaluation["bpo"]["mean"] += 2.0
@@ -191,7 +211,9 @@ def test_a_sweep_trains_sums_up_and_when_repeated_does_only_what_is_missing(tmp_
     (row,) = json.loads((tmp_path / "summary.json").read_text())["rows"]
     assert (row["problem"], row["agent"], row["seeds"]) == ("tiger", "bpo", 2)
     assert row["mean"] == pytest.approx(evaluation["bpo"]["mean"] - 1.0)
-    np.testing.assert_allclose(np.diff(row["ci95"]), 2 * 12.7062, rtol=1e-5)  # t(0.975, 1) x standard error 1
+    np.testing.assert_allclose(
+        np.diff(row["ci95"]), 2 * 12.7062, rtol=1e-5
+    )  # t(0.975, 1) x standard error 1
     assert (tmp_path / "summary.md").read_text().splitlines()[2] in said.out
 
 
@@ -215,13 +237,25 @@ def wait_until(condition: Callable[[], bool], what: str, seconds: float = 120) -
 
 
 def test_a_stopped_sweep_leaves_nobody_and_the_same_command_finishes_it(tmp_path):
-    words = ["sweep", "--out", str(tmp_path), "--problems", "tree", "--agents", "brpo", "--seeds", "1"]
+    words = [
+        "sweep",
+        "--out",
+        str(tmp_path),
+        "--problems",
+        "tree",
+        "--agents",
+        "brpo",
+        "--seeds",
+        "1",
+    ]
     words += ["--workers", "1", *sets("ppo.steps=256000", *TINY.split())]
     asked = [str(Path(sys.executable).parent / "seerax"), *words]
     (job,) = sweep.plan(cli.command_line(words))
     process = subprocess.Popen(asked, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
-        wait_until(lambda: sweep.steps_done(job) > 0 or process.poll() is not None, "it never trained")
+        wait_until(
+            lambda: sweep.steps_done(job) > 0 or process.poll() is not None, "it never trained"
+        )
         helpers = children(process.pid)
         process.terminate()
         _, said = process.communicate(timeout=100)

@@ -42,7 +42,8 @@ def ended(processes: list[subprocess.Popen]) -> list[float]:
     times, deadline = [float("inf")] * len(processes), time.monotonic() + LIMIT
     while any(process.poll() is None for process in processes) and time.monotonic() < deadline:
         times = [
-            time.monotonic() if process.poll() is None else last for process, last in zip(processes, times, strict=True)
+            time.monotonic() if process.poll() is None else last
+            for process, last in zip(processes, times, strict=True)
         ]
         time.sleep(0.05)
     for process in processes:
@@ -54,7 +55,15 @@ def ended(processes: list[subprocess.Popen]) -> list[float]:
 class Ended:
     """How the two processes of a team ended: exit codes, what they said, when."""
 
-    def __init__(self, folder: Path, *options: str, steps: int = LAST, sent: int = 0, to: int = 1, at: int = 0):
+    def __init__(
+        self,
+        folder: Path,
+        *options: str,
+        steps: int = LAST,
+        sent: int = 0,
+        to: int = 1,
+        at: int = 0,
+    ):
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             port = free.getsockname()[1]
@@ -69,7 +78,9 @@ class Ended:
             at_home = {**os.environ, "JAX_COORDINATOR_BIND_ADDRESS": f"127.0.0.1:{port}"}
             with open(said[i], "w") as file:
                 command = [*script, *told, *what, *options]
-                processes.append(subprocess.Popen(command, env=at_home, stdout=file, stderr=subprocess.STDOUT))
+                processes.append(
+                    subprocess.Popen(command, env=at_home, stdout=file, stderr=subprocess.STDOUT)
+                )
         self.times = ended(processes)
         self.codes = [process.returncode for process in processes]
         self.said = [path.read_text() for path in said]
@@ -116,7 +127,9 @@ def test_two_processes_learn_what_one_with_two_devices_learns(resumed, folder):
     assert alone.folder.read_config() == runs.RunFolder(folder / "run").read_config()
     for one, other in zip(jax.tree.leaves(learned.brain), resumed.brains()[0], strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)
-    kept = runs.load_checkpoint(replace(alone, folder=runs.RunFolder(folder / "run")), experiment.trainer())
+    kept = runs.load_checkpoint(
+        replace(alone, folder=runs.RunFolder(folder / "run")), experiment.trainer()
+    )
     np.testing.assert_array_equal(kept.learner.worlds.score, learned.worlds.score)
 
 
@@ -155,7 +168,9 @@ def joined(monkeypatch):
     heard: list[int] = []
     signal(SIGTERM, lambda number, frame: heard.append(number))
     monkeypatch.setattr(team.jax.distributed, "initialize", lambda *where, **how: None)
-    monkeypatch.setattr(team.multihost_utils, "reached_preemption_sync_point", lambda iteration: True)
+    monkeypatch.setattr(
+        team.multihost_utils, "reached_preemption_sync_point", lambda iteration: True
+    )
     team.join(team.Meeting())
     yield heard
     for number, handler in before.items():
@@ -164,7 +179,8 @@ def joined(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("sent", "heard", "code"), [(SIGINT, [SIGTERM], 130), (SIGTERM, [SIGTERM], 143), (None, [], 143)]
+    ("sent", "heard", "code"),
+    [(SIGINT, [SIGTERM], 130), (SIGTERM, [SIGTERM], 143), (None, [], 143)],
 )
 def test_a_stopped_process_says_whether_it_had_ctrl_c(joined, sent, heard, code):
     if sent is not None:
@@ -187,11 +203,17 @@ def test_the_mistake_of_the_first_is_told():
 WRONG = {
     "half a meeting": ("--distributed --coordinator 127.0.0.1:1", "belong together"),
     "no port": ("--distributed --coordinator here --processes 2 --process-id 0", "HOST:PORT"),
-    "too high an id": ("--distributed --coordinator 127.0.0.1:1 --processes 2 --process-id 2", "0 .. 1"),
+    "too high an id": (
+        "--distributed --coordinator 127.0.0.1:1 --processes 2 --process-id 2",
+        "0 .. 1",
+    ),
     "not distributed": ("--processes 2", "need --distributed"),
     "no devices": ("--devices 0", "--devices must be at least 1"),
     "too many devices": ("--devices 4096", "more than there are cores"),
-    "worlds that two cannot share": ("--devices 2 --ppo.worlds 15 --ppo.minibatches 1", "cannot share 15 worlds"),
+    "worlds that two cannot share": (
+        "--devices 2 --ppo.worlds 15 --ppo.minibatches 1",
+        "cannot share 15 worlds",
+    ),
 }
 
 

@@ -78,7 +78,9 @@ def residual(setting: Setting) -> Chain:
 def augmented(setting: Setting) -> Chain:
     """The residual MDP over (s, a_e): T_r((s', a_e') | (s, a_e), a_r) = T(s' | s, a_e + a_r) pi_e(a_e' | s')."""
     both = STATES * ACTIONS
-    shifted = np.stack([np.roll(setting.moves, -a_e, axis=1) for a_e in range(ACTIONS)], axis=1)  # [s, a_e, a_r, s']
+    shifted = np.stack(
+        [np.roll(setting.moves, -a_e, axis=1) for a_e in range(ACTIONS)], axis=1
+    )  # [s, a_e, a_r, s']
     moves = shifted[..., None] * setting.expert
     pays = np.stack([np.roll(setting.pays, -a_e, axis=1) for a_e in range(ACTIONS)], axis=1)
     start = setting.start[:, None] * setting.expert
@@ -120,7 +122,9 @@ def sequence_chances(chain: Chain, recommendations: int = 1) -> np.ndarray:
     chances: dict[tuple[int, ...], float] = defaultdict(float)
     for states, _, chance in trajectories(chain):
         chances[tuple(s // recommendations for s in states)] += chance
-    return np.array([chances[states] for states in itertools.product(range(STATES), repeat=HORIZON + 1)])
+    return np.array(
+        [chances[states] for states in itertools.product(range(STATES), repeat=HORIZON + 1)]
+    )
 
 
 # ---- lemma and theorem -------------------------------------------------------------------------------------------
@@ -129,39 +133,60 @@ def sequence_chances(chain: Chain, recommendations: int = 1) -> np.ndarray:
 @pytest.mark.parametrize("seed", range(3))
 def test_the_enumeration_misses_nothing(seed: int) -> None:
     setting = random_setting(seed, looking=True)
-    for chain, recommendations in ((mixture(setting), 1), (residual(setting), 1), (augmented(setting), ACTIONS)):
+    for chain, recommendations in (
+        (mixture(setting), 1),
+        (residual(setting), 1),
+        (augmented(setting), ACTIONS),
+    ):
         assert sequence_chances(chain, recommendations).sum() == pytest.approx(1, abs=1e-12)
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_sequences_of_states_are_as_likely_on_the_residual_mdp_as_under_the_mixture(seed: int) -> None:
+def test_sequences_of_states_are_as_likely_on_the_residual_mdp_as_under_the_mixture(
+    seed: int,
+) -> None:
     setting = random_setting(seed, looking=False)
-    np.testing.assert_allclose(sequence_chances(residual(setting)), sequence_chances(mixture(setting)), atol=1e-12)
+    np.testing.assert_allclose(
+        sequence_chances(residual(setting)), sequence_chances(mixture(setting)), atol=1e-12
+    )
 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_a_residual_policy_earns_on_its_residual_mdp_what_the_mixture_earns(seed: int) -> None:
     setting = random_setting(seed, looking=False)
-    assert expected_return(residual(setting)) == pytest.approx(expected_return(mixture(setting)), abs=1e-10)
+    assert expected_return(residual(setting)) == pytest.approx(
+        expected_return(mixture(setting)), abs=1e-10
+    )
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_a_policy_that_sees_the_recommendation_has_the_mixtures_sequences_on_the_augmented_mdp(seed: int) -> None:
+def test_a_policy_that_sees_the_recommendation_has_the_mixtures_sequences_on_the_augmented_mdp(
+    seed: int,
+) -> None:
     setting = random_setting(seed, looking=True)
     seen = sequence_chances(augmented(setting), ACTIONS)
     np.testing.assert_allclose(seen, sequence_chances(mixture(setting)), atol=1e-12)
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_a_policy_that_sees_the_recommendation_earns_on_the_augmented_mdp_what_the_mixture_earns(seed: int) -> None:
+def test_a_policy_that_sees_the_recommendation_earns_on_the_augmented_mdp_what_the_mixture_earns(
+    seed: int,
+) -> None:
     setting = random_setting(seed, looking=True)
-    assert expected_return(augmented(setting)) == pytest.approx(expected_return(mixture(setting)), abs=1e-10)
+    assert expected_return(augmented(setting)) == pytest.approx(
+        expected_return(mixture(setting)), abs=1e-10
+    )
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_for_a_policy_that_sees_the_recommendation_the_marginal_residual_mdp_is_another_process(seed: int) -> None:
+def test_for_a_policy_that_sees_the_recommendation_the_marginal_residual_mdp_is_another_process(
+    seed: int,
+) -> None:
     setting = random_setting(seed, looking=True)
-    assert np.abs(sequence_chances(residual(setting)) - sequence_chances(mixture(setting))).max() > 1e-3
+    assert (
+        np.abs(sequence_chances(residual(setting)) - sequence_chances(mixture(setting))).max()
+        > 1e-3
+    )
     assert abs(expected_return(residual(setting)) - expected_return(mixture(setting))) > 1e-4
 
 

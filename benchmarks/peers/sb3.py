@@ -35,7 +35,12 @@ from seerax.core import BeliefMDP, select
 SECONDS, WARM_UP = 12.0, 1  # for each number of threads; iterations
 NETWORK = {"pi": [64, 64], "vf": [64, 64]}  # tanh
 SETTINGS = {
-    "usual": {"n_envs": 8, "n_steps": 256, "batch_size": 64, "n_epochs": 10},  # 2048 steps an iteration
+    "usual": {
+        "n_envs": 8,
+        "n_steps": 256,
+        "batch_size": 64,
+        "n_epochs": 10,
+    },  # 2048 steps an iteration
     "batched": {"n_envs": 1024, "n_steps": 64, "batch_size": 4096, "n_epochs": 4},
 }
 
@@ -87,7 +92,9 @@ class Batch(VecEnv):
     def set_attr(self, attr_name: str, value: Any, indices: Any = None) -> None:
         raise NotImplementedError
 
-    def env_method(self, method_name: str, *args: Any, indices: Any = None, **kwargs: Any) -> list[Any]:
+    def env_method(
+        self, method_name: str, *args: Any, indices: Any = None, **kwargs: Any
+    ) -> list[Any]:
         raise NotImplementedError
 
 
@@ -119,7 +126,13 @@ def rates(name: str, form: str, threads: int) -> list[float]:
     """Steps per second of each iteration after the first."""
     torch.set_num_threads(threads)
     settings = {key: value for key, value in SETTINGS[form].items() if key != "n_envs"}
-    learner = PPO("MlpPolicy", environment(name, form), policy_kwargs={"net_arch": NETWORK}, device="cpu", **settings)
+    learner = PPO(
+        "MlpPolicy",
+        environment(name, form),
+        policy_kwargs={"net_arch": NETWORK},
+        device="cpu",
+        **settings,
+    )
     watch = Watch()
     learner.learn(10**9, callback=watch)
     steps = SETTINGS[form]["n_envs"] * SETTINGS[form]["n_steps"]
@@ -129,13 +142,23 @@ def rates(name: str, form: str, threads: int) -> list[float]:
 if __name__ == "__main__":
     seerax.prepare(devices=1)
     name, form = sys.argv[1:]
-    tried = {threads: rates(name, form, threads) for threads in sorted({1, len(os.sched_getaffinity(0))})}
+    tried = {
+        threads: rates(name, form, threads) for threads in sorted({1, len(os.sched_getaffinity(0))})
+    }
     threads, measured = max(tried.items(), key=lambda item: median(item[1]))
     result = {
         "steps_per_second": median(measured),
         "best": max(measured),
-        "settings": {"env": name, "form": form, "threads": threads, **SETTINGS[form], "net_arch": NETWORK},
+        "settings": {
+            "env": name,
+            "form": form,
+            "threads": threads,
+            **SETTINGS[form],
+            "net_arch": NETWORK,
+        },
         "by_threads": {threads: median(each) for threads, each in tried.items()},
-        "versions": {name: version(name) for name in ("stable-baselines3", "torch", "gymnasium", "seerax")},
+        "versions": {
+            name: version(name) for name in ("stable-baselines3", "torch", "gymnasium", "seerax")
+        },
     }
     print(json.dumps(result))

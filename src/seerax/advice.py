@@ -10,10 +10,24 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from seerax.core import Action, Advisor, Belief, Expert, Key, Latent, Moment, Plan, Situation, State, World
+from seerax.core import (
+    Action,
+    Advisor,
+    Belief,
+    Expert,
+    Key,
+    Latent,
+    Moment,
+    Plan,
+    Situation,
+    State,
+    World,
+)
 from seerax.filters import Categorical
 
-GaussianAct = Callable[[State, Plan], tuple[Action, Array]]  # (mean, covariance) of a stochastic expert
+GaussianAct = Callable[
+    [State, Plan], tuple[Action, Array]
+]  # (mean, covariance) of a stochastic expert
 
 
 def plans(expert: Expert, support: Latent, axis: int = 0) -> Plan:
@@ -23,7 +37,9 @@ def plans(expert: Expert, support: Latent, axis: int = 0) -> Plan:
     """
     whole = jax.tree.map(np.asarray, support)
     count = jax.tree.leaves(whole)[0].shape[0]
-    each = [expert.plan(jax.tree.map(lambda v, i=i: jnp.asarray(v[i]), whole)) for i in range(count)]
+    each = [
+        expert.plan(jax.tree.map(lambda v, i=i: jnp.asarray(v[i]), whole)) for i in range(count)
+    ]
     return jax.tree.map(lambda *rows: jnp.asarray(np.stack(rows, axis)), *each)
 
 
@@ -42,7 +58,9 @@ def tabulated(expert: Expert, support: Latent) -> Expert:
 
 def flat(latent: Latent) -> Array:
     """A latent as one vector of numbers."""
-    return jnp.concatenate([jnp.ravel(leaf).astype(jnp.float32) for leaf in jax.tree.leaves(latent)])
+    return jnp.concatenate(
+        [jnp.ravel(leaf).astype(jnp.float32) for leaf in jax.tree.leaves(latent)]
+    )
 
 
 def weighted(filter: Categorical, expert: Expert) -> Advisor:
@@ -57,7 +75,9 @@ def weighted(filter: Categorical, expert: Expert) -> Advisor:
     return advise
 
 
-def precision_weighted(filter: Categorical, plan: Callable[[Latent], Plan], act: GaussianAct) -> Advisor:
+def precision_weighted(
+    filter: Categorical, plan: Callable[[Latent], Plan], act: GaussianAct
+) -> Advisor:
     """[sum_i b_i S_i^-1]^-1 sum_i b_i S_i^-1 mu_i: the MAP action of Gaussian experts (the paper's appendix)."""
     table = plans(Expert(plan, None), filter.support)  # type: ignore[arg-type]
 

@@ -53,7 +53,8 @@ class Checkpoints:
         """Newest first; what is not named by a number is not ours."""
         names = [path.stem for path in self.folder.glob("*.json")]
         return sorted(
-            (int(name) for name in names if name.isascii() and name.isdigit() and len(name) == 9), reverse=True
+            (int(name) for name in names if name.isascii() and name.isdigit() and len(name) == 9),
+            reverse=True,
         )
 
     def save(self, number: int, tree: Any, about: dict[str, Any]) -> None:
@@ -68,7 +69,9 @@ class Checkpoints:
             self.manifest(old).unlink()
             self.arrays(old).unlink(missing_ok=True)
 
-    def load(self, like: Any, say: Callable[[str], None] = lambda message: None) -> tuple[Any, dict[str, Any]] | None:
+    def load(
+        self, like: Any, say: Callable[[str], None] = lambda message: None
+    ) -> tuple[Any, dict[str, Any]] | None:
         """The newest good one as (tree, about); None if there never was one. Damaged ones are set aside."""
         damaged: dict[int, Damage] = {}
         for number in self.numbers():
@@ -79,11 +82,15 @@ class Checkpoints:
                 continue
             for bad, why in damaged.items():
                 place = self.set_aside(bad)
-                say(f"{self.manifest(bad)} is damaged ({why}): set aside in {place}, using {number} instead.")
+                say(
+                    f"{self.manifest(bad)} is damaged ({why}): set aside in {place}, using {number} instead."
+                )
             return store.load_tree(self.arrays(number), like), about
         if damaged:
             found = "; ".join(f"{number}: {why}" for number, why in damaged.items())
-            raise Mistake(f"No checkpoint in {self.folder} is good ({found}); nothing was changed there.")
+            raise Mistake(
+                f"No checkpoint in {self.folder} is good ({found}); nothing was changed there."
+            )
         return None
 
     def verified(self, number: int) -> dict[str, Any]:

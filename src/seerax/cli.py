@@ -100,7 +100,9 @@ class Sweep:
     """How many seeds of each."""
     seed: int = 0
     """The first seed."""
-    settings: Annotated[tuple[str, ...], arg(name="set", metavar="NAME=VALUE,VALUE"), UseAppendAction] = ()
+    settings: Annotated[
+        tuple[str, ...], arg(name="set", metavar="NAME=VALUE,VALUE"), UseAppendAction
+    ] = ()
     """Other settings than ours, each with its alternatives: --set ppo.steps=1e6,2e6 --set "scale=0.5 0.5 0.1,1"."""
     workers: Annotated[int | None, arg(metavar="N")] = None
     """Processes at work at the same time (default: one per accelerator, else one per core)."""
@@ -278,7 +280,9 @@ def suggested(arguments: list[str]) -> Train:
     agents += [a.removeprefix("--agent=") for a in arguments if a.startswith("--agent=")]
     ours = settings(problem, agents[-1] if agents else "brpo")
     required = tyro.MISSING
-    same: dict[str, Any] = {name: getattr(ours, name) for name in ("scale", "blend", "bonus", "bonus_form", "ppo")}
+    same: dict[str, Any] = {
+        name: getattr(ours, name) for name in ("scale", "blend", "bonus", "bonus_form", "ppo")
+    }
     return Train(required, **same)
 
 
@@ -286,7 +290,9 @@ def command_line(arguments: list[str]) -> Any:
     """Parse; `train` shows and starts from the settings of the problem and agent that are named."""
     if arguments and not arguments[0].startswith("-") and arguments[0] not in COMMANDS:
         raise unknown("command", arguments[0], COMMANDS)
-    defaults = {"train": {"default": suggested(arguments[1:])}} if arguments[:1] == ["train"] else {}
+    defaults = (
+        {"train": {"default": suggested(arguments[1:])}} if arguments[:1] == ["train"] else {}
+    )
     options: list[Any] = [
         Annotated[command, subcommand(name, **defaults.get(name, {}))]  # type: ignore[call-overload, valid-type]
         for name, command in COMMANDS.items()
@@ -295,7 +301,9 @@ def command_line(arguments: list[str]) -> Any:
     complaint = io.StringIO()
     try:
         with contextlib.redirect_stderr(complaint):
-            return tyro.cli(parser, prog="seerax", args=arguments, config=(tyro.conf.FlagCreatePairsOff,))
+            return tyro.cli(
+                parser, prog="seerax", args=arguments, config=(tyro.conf.FlagCreatePairsOff,)
+            )
     except SystemExit as ended:
         if ended.code:
             raise Mistake(in_short(complaint.getvalue(), arguments)) from ended
@@ -305,8 +313,12 @@ def command_line(arguments: list[str]) -> Any:
 def in_short(boxed: str, arguments: list[str]) -> str:
     """What the parser explains in a box, as one sentence: what is wrong, what may have been meant, where to read on."""
     plain = re.sub("[│|╭╮╰╯]", " ", boxed)
-    _, wrong, *rest = [one_line(part) for part in re.split("[─-]{4,}", plain) if part.strip()] + [""]
-    meant = re.findall(r"--\w[\w.-]*", "".join(part for part in rest if "Perhaps you meant" in part))
+    _, wrong, *rest = [one_line(part) for part in re.split("[─-]{4,}", plain) if part.strip()] + [
+        ""
+    ]
+    meant = re.findall(
+        r"--\w[\w.-]*", "".join(part for part in rest if "Perhaps you meant" in part)
+    )
     hint = f" Did you mean {meant[0]}?" if meant else ""
     command = f"{arguments[0]} " if arguments and arguments[0] in COMMANDS else ""
     return f"{wrong.rstrip('.')}.{hint} See seerax {command}--help"

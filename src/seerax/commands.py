@@ -69,7 +69,9 @@ def _train(run: runs.Run, command: cli.Train) -> Progress:
     """Mistakes are told before anything is written."""
     trainer = run.experiment.trainer()
     if command.devices and trainer.mesh.size % command.devices:
-        raise Mistake(f"{command.devices} devices cannot share {trainer.config.worlds} worlds evenly.")
+        raise Mistake(
+            f"{command.devices} devices cannot share {trainer.config.worlds} worlds evenly."
+        )
     trainer.exam()
     return train_shown(run, command.resume, command.overwrite, command.save)
 
@@ -84,7 +86,15 @@ def train_shown(
 
 
 def how_to_go_on(run: runs.Run) -> str:
-    asked = ("seerax", "train", run.experiment.problem, "--agent", run.experiment.agent, "--out", run.folder.path)
+    asked = (
+        "seerax",
+        "train",
+        run.experiment.problem,
+        "--agent",
+        run.experiment.agent,
+        "--out",
+        run.folder.path,
+    )
     others = " --distributed ..." if jax.process_count() > 1 else ""
     return f"Go on with: {shlex.join(map(str, asked))} --resume{others}"
 
@@ -105,15 +115,26 @@ def _asked_run(command: cli.Train) -> runs.Run:
     runs.checked_seed(command.seed, command.seeds)
     if command.resume and command.overwrite:
         raise Mistake("--resume and --overwrite exclude each other.")
-    folder = command.out or Path("runs") / f"{command.problem.replace(':', '-')}-{command.agent}-seed{command.seed}"
+    folder = (
+        command.out
+        or Path("runs") / f"{command.problem.replace(':', '-')}-{command.agent}-seed{command.seed}"
+    )
     if command.resume:
         run = runs.reopen(folder, command.steps)
         if (run.experiment.problem, run.experiment.agent) != (command.problem, command.agent):
-            raise Mistake(f"{folder} holds {run.experiment.agent} on {run.experiment.problem}, not what was asked for.")
+            raise Mistake(
+                f"{folder} holds {run.experiment.agent} on {run.experiment.problem}, not what was asked for."
+            )
         return run
     ppo = command.ppo if command.steps is None else replace(command.ppo, steps=command.steps)
     asked = Experiment(
-        command.problem, command.agent, command.scale, command.blend, command.bonus, command.bonus_form, ppo
+        command.problem,
+        command.agent,
+        command.scale,
+        command.blend,
+        command.bonus,
+        command.bonus_form,
+        ppo,
     )
     return runs.Run(asked, command.seed, command.seeds, runs.RunFolder(folder))
 
@@ -126,7 +147,11 @@ def conclude(run: runs.Run, best: Any) -> None:
     brains = [jax.tree.map(lambda leaf, i=i: leaf[i], best) for i in range(run.seeds)]
     rows = {"ensemble": rollout.evaluate(key, mdp, ensemble, FRESH_EPISODES)}
     for i, brain in enumerate(brains):
-        name = run.experiment.agent if run.seeds == 1 else f"{run.experiment.agent}, seed {run.seed + i}"
+        name = (
+            run.experiment.agent
+            if run.seeds == 1
+            else f"{run.experiment.agent}, seed {run.seed + i}"
+        )
         rows[name] = rollout.evaluate(key, mdp, trainer.policy(brain), FRESH_EPISODES)
     if mdp.expert is not None:
         rows["clairvoyant"] = rollout.evaluate(key, mdp, Clairvoyant(mdp.expert), FRESH_EPISODES)
@@ -134,13 +159,22 @@ def conclude(run: runs.Run, best: Any) -> None:
     out.print(results_table(f"{run.experiment.problem}, {FRESH_EPISODES} fresh episodes", rows))
     clairvoyant = rows["clairvoyant"].mean if "clairvoyant" in rows else None
     picture = run.folder.path / "curve.png"
-    figures.curve(picture, {run.experiment.agent: run.folder.curves()}, rows["ensemble"].mean, clairvoyant)
+    figures.curve(
+        picture, {run.experiment.agent: run.folder.curves()}, rows["ensemble"].mean, clairvoyant
+    )
     out.print(f"Run folder: {run.folder.path}  (curve.png, metrics.jsonl, policies)")
 
 
 def results_table(title: str, rows: dict[str, Evaluation]) -> Table:
     table = Table(
-        "agent", "mean return", "95 % interval", "success", "sensing", "length", title=title, title_justify="left"
+        "agent",
+        "mean return",
+        "95 % interval",
+        "success",
+        "sensing",
+        "length",
+        title=title,
+        title_justify="left",
     )
     for name, evaluation in rows.items():
         s = evaluation.summary()
@@ -168,7 +202,12 @@ def evaluate(command: cli.Evaluate) -> None:
     with episode_bar(err, each * len(contestants)) as advance:
         played = [rollout.evaluate(key, mdp, policy, each, advance) for mdp, policy in contestants]
     result = rollout.joined(played)
-    about = {"problem": problem, "agent": agent, "episodes": int(result.returns.size), "seed": command.seed}
+    about = {
+        "problem": problem,
+        "agent": agent,
+        "episodes": int(result.returns.size),
+        "seed": command.seed,
+    }
     if command.json:
         print(json.dumps({**about, **result.summary()}))
     else:

@@ -28,7 +28,9 @@ class Config:
     entropy_weight: float = 0.0  # of the entropy bonus
     gradient_norm: float = 0.5  # longer gradients are shortened to this
     target_kl: float | None = None  # stop an iteration's updates beyond this divergence
-    exploration: float | tuple[float, ...] = 1.0  # initial std of raw actions, one for all or one per dimension
+    exploration: float | tuple[float, ...] = (
+        1.0  # initial std of raw actions, one for all or one per dimension
+    )
     exploration_end: float = 1.0  # a ceiling on that std falls linearly to this share of it
     hidden: tuple[int, ...] = (64, 64)  # layers of actor and critic
     normalise_inputs: bool = True  # by running mean and variance
@@ -46,12 +48,22 @@ class Config:
 
     def problems(self) -> Iterator[str]:
         """What cannot work, in words."""
-        for name in ("steps", "worlds", "length", "epochs", "minibatches", "evaluations", "evaluation_episodes"):
+        for name in (
+            "steps",
+            "worlds",
+            "length",
+            "epochs",
+            "minibatches",
+            "evaluations",
+            "evaluation_episodes",
+        ):
             if not 1 <= getattr(self, name) <= MOST:
                 yield f"{name} must be at least 1 and at most {MOST}, not {getattr(self, name)}"
         for name in ("clip", "value_weight", "entropy_weight", "gradient_norm", "target_kl"):
             value = getattr(self, name)
-            if value is not None and not (np.isfinite(value) and (value >= 0 or name == "entropy_weight")):
+            if value is not None and not (
+                np.isfinite(value) and (value >= 0 or name == "entropy_weight")
+            ):
                 yield f"{name} must be finite and not negative, not {value}"
         if self.evaluations > 10_000:
             yield f"evaluations must be at most 10000, not {self.evaluations}"

@@ -16,7 +16,9 @@ State = Any  # s, a pytree: everything visible, the last sensor reading included
 Belief = Any  # b, a pytree
 Plan = Any  # what an expert works out beforehand, a pytree
 Action = Array
-Bonus = Callable[["Filter", Belief, Belief, Array], Array]  # (filter, b, b', done) -> extra reward while training
+Bonus = Callable[
+    ["Filter", Belief, Belief, Array], Array
+]  # (filter, b, b', done) -> extra reward while training
 
 
 class Step(NamedTuple):
@@ -143,7 +145,9 @@ class BeliefMDP:
         return self._ask(asked, following), outcome
 
     def clip(self, action: Action) -> Action:
-        return jnp.clip(action, jnp.asarray(self.problem.action_low), jnp.asarray(self.problem.action_high))
+        return jnp.clip(
+            action, jnp.asarray(self.problem.action_low), jnp.asarray(self.problem.action_high)
+        )
 
     @property
     def action_size(self) -> int:
@@ -177,7 +181,9 @@ class BeliefMDP:
         bonus = self.bonus(self.filter, belief, next_belief, done) if self.bonus else jnp.float32(0)
         outcome = Outcome(reward, bonus, jnp.asarray(done), over)
         situation = Situation(next_state, next_belief, advice)
-        return World(next_latent, situation, time, over, world.score + reward, world.episode), outcome
+        return World(
+            next_latent, situation, time, over, world.score + reward, world.episode
+        ), outcome
 
     def _ask(self, key: Key, world: World) -> World:
         """Advice out of bounds is clipped; what is not a number stays so, for training and evaluation to refuse."""
@@ -194,12 +200,18 @@ def select(condition: Array, yes: Any, no: Any) -> Any:
 def strong(x: Array) -> Array:
     """The same array with a firm type: one that follows its context would compile everything twice."""
     x = jnp.asarray(x)
-    return x if jnp.issubdtype(x.dtype, jax.dtypes.prng_key) else jax.lax.convert_element_type(x, x.dtype)
+    return (
+        x
+        if jnp.issubdtype(x.dtype, jax.dtypes.prng_key)
+        else jax.lax.convert_element_type(x, x.dtype)
+    )
 
 
 def finite(tree: Any) -> Array:
     """Whether every number in a pytree is."""
-    numbers = [leaf for leaf in jax.tree.leaves(tree) if jnp.issubdtype(jnp.result_type(leaf), jnp.inexact)]
+    numbers = [
+        leaf for leaf in jax.tree.leaves(tree) if jnp.issubdtype(jnp.result_type(leaf), jnp.inexact)
+    ]
     return jnp.stack([jnp.isfinite(leaf).all() for leaf in numbers] or [jnp.bool_(True)]).all()
 
 

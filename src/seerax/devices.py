@@ -59,7 +59,11 @@ def accelerators() -> int:
     if not importlib.metadata.entry_points(group="jax_plugins"):
         return 0
     count = "import jax; print(0 if jax.default_backend() == 'cpu' else jax.local_device_count())"
-    return int(subprocess.run([sys.executable, "-c", count], capture_output=True, text=True, check=True).stdout)
+    return int(
+        subprocess.run(
+            [sys.executable, "-c", count], capture_output=True, text=True, check=True
+        ).stdout
+    )
 
 
 def pin(slot: int, accelerated: bool) -> None:
@@ -78,7 +82,9 @@ def insist(asked: int | None) -> None:
     if jax.default_backend() == "cpu" and asked > len(cores()):
         raise Mistake(f"--devices {asked} is more than there are cores here ({len(cores())}).")
     if asked != there:
-        raise Mistake(f"--devices {asked} cannot be had: JAX sees {there} here ({jax.devices()[0].device_kind}).")
+        raise Mistake(
+            f"--devices {asked} cannot be had: JAX sees {there} here ({jax.devices()[0].device_kind})."
+        )
 
 
 def counted() -> dict[str, Any]:
@@ -93,7 +99,9 @@ def mesh(at_most: int | None = None) -> Mesh:
         return local_mesh(at_most)
     count = jax.device_count()
     if at_most and at_most % count:
-        raise Mistake(f"{count} devices cannot share {at_most} worlds or episodes evenly; change one of these numbers.")
+        raise Mistake(
+            f"{count} devices cannot share {at_most} worlds or episodes evenly; change one of these numbers."
+        )
     return _line(jax.devices())
 
 

@@ -11,7 +11,9 @@ class Mistake(Exception):  # noqa: N818
     """Something the user can put right. The command line prints it and exits with 2."""
 
 
-def unknown(kind: str, name: str, known: Iterable[str], told: Iterable[str] | None = None) -> Mistake:
+def unknown(
+    kind: str, name: str, known: Iterable[str], told: Iterable[str] | None = None
+) -> Mistake:
     """With the nearest of what is known, and all of it, or what is to be told of it."""
     known = list(known)
     near = difflib.get_close_matches(name.lower(), known, 1, cutoff=0.5)

@@ -46,7 +46,9 @@ def _try_one_leaf(candidates: int, left: int, value) -> float:  # type: ignore[n
 def tiger_optimum(discount: float = 1.0, most: int = 60) -> float:
     """The value of listening until sure enough, by value iteration on (tigers heard right) - (heard left)."""
     surplus = np.arange(-most, most + 1)
-    right = 1 / (1 + ((1 - tiger.ACCURACY) / tiger.ACCURACY) ** surplus.astype(float))  # P(tiger is right)
+    right = 1 / (
+        1 + ((1 - tiger.ACCURACY) / tiger.ACCURACY) ** surplus.astype(float)
+    )  # P(tiger is right)
     surer = np.maximum(right, 1 - right)
     open_door = tiger.GOLD * surer + tiger.TIGER * (1 - surer)
     hear_right = tiger.ACCURACY * right + (1 - tiger.ACCURACY) * (1 - right)
@@ -66,7 +68,9 @@ def door_changes(door: int) -> tuple[float, float]:
     prior = bits.any(-1) / bits.any(-1).sum()
     right = np.asarray(doors.accuracy(doors.CENTRES[door] - (0.0, doors.SPHERE.contact)))
     read = np.where(bits[:, None] == bits, right, 1 - right).prod(-1)  # P(reading | configuration)
-    tried = np.stack([bits[:, door] == 0, bits[:, door] == 1])  # a crash, a passage: each tells the truth
+    tried = np.stack(
+        [bits[:, door] == 0, bits[:, door] == 1]
+    )  # a crash, a passage: each tells the truth
     return _expected_change(prior, read), _expected_change(prior, tried)
 
 

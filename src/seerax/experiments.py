@@ -32,12 +32,16 @@ class Experiment:
     scale: Scale = 1.0  # of the network's raw output, one for all or one per action dimension
     blend: float | None = None  # instead of the sum, (1 - w) * advice + w * raw
     bonus: float = 0.0  # epsilon of the information bonus
-    bonus_form: str = "l1"  # l1: the paper's change of belief; gain: its code's; entropy: potential-based
+    bonus_form: str = (
+        "l1"  # l1: the paper's change of belief; gain: its code's; entropy: potential-based
+    )
     ppo: Config = field(default_factory=Config)
 
     def mdp(self) -> BeliefMDP:
         mdp = find_problem(self.problem)
-        return mdp.with_bonus(self._bonus(mdp.problem.discount if self.ppo.discount is None else self.ppo.discount))
+        return mdp.with_bonus(
+            self._bonus(mdp.problem.discount if self.ppo.discount is None else self.ppo.discount)
+        )
 
     def method(self) -> Agent:
         if self.agent not in agents.AGENTS:
@@ -46,7 +50,9 @@ class Experiment:
         learns_residual = self.agent.startswith("brpo")
         if self.blend is not None and learns_residual:
             return agent.composed(agents.blend(self.blend))
-        return agent.composed(agents.residual(self.scale) if learns_residual else agents.direct(self.scale))
+        return agent.composed(
+            agents.residual(self.scale) if learns_residual else agents.direct(self.scale)
+        )
 
     def trainer(self) -> PPO:
         for complaint in self.ppo.problems():
@@ -57,7 +63,9 @@ class Experiment:
                 raise Mistake(f"This cannot be trained: {name} must be finite, not {value}.")
         for name, value in (("scale", self.scale), ("exploration", self.ppo.exploration)):
             if np.ndim(value) and np.size(value) != mdp.action_size:
-                raise Mistake(f"{name} has {np.size(value)} entries, but actions have {mdp.action_size} dimensions.")
+                raise Mistake(
+                    f"{name} has {np.size(value)} entries, but actions have {mdp.action_size} dimensions."
+                )
         return PPO(mdp, self.method(), self.ppo)
 
     def _bonus(self, discount: float) -> Bonus | None:
@@ -107,12 +115,18 @@ LONG = Config(
 )
 MAZE = replace(LONG, worlds=2048, minibatches=16, discount=0.999, evaluation_episodes=2048)
 SETTINGS = {
-    "crowdnav": Experiment("crowdnav", ppo=replace(LONG, steps=6_000_000, discount=0.999, evaluation_episodes=2048)),
-    "cartpole": Experiment("cartpole", scale=5.0, ppo=replace(LONG, steps=5_000_000, evaluations=20)),
+    "crowdnav": Experiment(
+        "crowdnav", ppo=replace(LONG, steps=6_000_000, discount=0.999, evaluation_episodes=2048)
+    ),
+    "cartpole": Experiment(
+        "cartpole", scale=5.0, ppo=replace(LONG, steps=5_000_000, evaluations=20)
+    ),
     "armshelf": Experiment(
         "armshelf",
         scale=(1.0, 1.0, 1.0, 0.1),
-        ppo=replace(LONG, steps=20_000_000, discount=0.999, trace=0.97, exploration=(0.3, 0.3, 0.3, 1.0)),
+        ppo=replace(
+            LONG, steps=20_000_000, discount=0.999, trace=0.97, exploration=(0.3, 0.3, 0.3, 1.0)
+        ),
     ),
     "maze4": Experiment("maze4", scale=(0.5, 0.5, 0.1), ppo=replace(MAZE, steps=20_000_000)),
     "maze10": Experiment("maze10", scale=(0.5, 0.5, 0.1), ppo=replace(MAZE, steps=30_000_000)),
@@ -127,9 +141,18 @@ SETTINGS = {
 
 def experiment_from(fields: Any, path: Path) -> Experiment:
     """An experiment from its JSON form, every field of the type it must have."""
-    if not isinstance(fields, dict) or not isinstance(fields.get("ppo"), dict) or "problem" not in fields:
+    if (
+        not isinstance(fields, dict)
+        or not isinstance(fields.get("ppo"), dict)
+        or "problem" not in fields
+    ):
         raise Mistake(f"{path} is not a config of seerax: it does not say how to train.")
-    return Experiment(**{**checked(Experiment, fields, path), "ppo": Config(**checked(Config, fields["ppo"], path))})
+    return Experiment(
+        **{
+            **checked(Experiment, fields, path),
+            "ppo": Config(**checked(Config, fields["ppo"], path)),
+        }
+    )
 
 
 def checked(kind: Any, fields: dict[str, Any], path: Path) -> dict[str, Any]:
@@ -137,10 +160,16 @@ def checked(kind: Any, fields: dict[str, Any], path: Path) -> dict[str, Any]:
     hints = get_type_hints(kind)
     for name, value in fields.items():
         if name not in hints:
-            raise Mistake(f"{path} is not a config of seerax: {unknown('setting', one_line(name), hints)}")
+            raise Mistake(
+                f"{path} is not a config of seerax: {unknown('setting', one_line(name), hints)}"
+            )
         if name != "ppo" and not fits(value, hints[name]):
-            raise Mistake(f"{path} is not a config of seerax: {name} cannot be {one_line(repr(value))[:80]}.")
-    return {name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()}
+            raise Mistake(
+                f"{path} is not a config of seerax: {name} cannot be {one_line(repr(value))[:80]}."
+            )
+    return {
+        name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()
+    }
 
 
 def fits(value: Any, hint: Any) -> bool:
@@ -150,7 +179,11 @@ def fits(value: Any, hint: Any) -> bool:
     if get_origin(hint) is tuple:
         return isinstance(value, list) and all(fits(entry, get_args(hint)[0]) for entry in value)
     if hint is float:
-        return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
+        return (
+            isinstance(value, int | float)
+            and not isinstance(value, bool)
+            and abs(value) <= sys.float_info.max
+        )
     return isinstance(value, hint) and (hint is bool or not isinstance(value, bool))
 
 
@@ -167,7 +200,9 @@ def varied(*configs: dict[str, Any]) -> dict[str, list[Any]]:
     """The settings in which they differ, each with its value in every one of them; None where it has none."""
     every = [flat(config) for config in configs]
     values = {name: [each.get(name) for each in every] for config in every for name in config}
-    return {name: found for name, found in values.items() if any(value != found[0] for value in found)}
+    return {
+        name: found for name, found in values.items() if any(value != found[0] for value in found)
+    }
 
 
 def told_apart(several: Sequence[Experiment]) -> list[str]:
@@ -175,8 +210,12 @@ def told_apart(several: Sequence[Experiment]) -> list[str]:
     labels = []
     for each in several:
         alike = [other for other in several if other.agent == each.agent]
-        mine = {name: found[alike.index(each)] for name, found in varied(*map(asdict, alike)).items()}
-        labels.append(", ".join([each.agent, *(f"{name} {in_words(value)}" for name, value in mine.items())]))
+        mine = {
+            name: found[alike.index(each)] for name, found in varied(*map(asdict, alike)).items()
+        }
+        labels.append(
+            ", ".join([each.agent, *(f"{name} {in_words(value)}" for name, value in mine.items())])
+        )
     return labels
 
 
@@ -207,9 +246,15 @@ def import_object(spec: str) -> Any:
     except ModuleNotFoundError as error:
         raise Mistake(f"There is no module '{error.name}' to import for '{spec}'.") from error
     except Exception as error:
-        raise Mistake(f"Importing '{module_name}' failed: {type(error).__name__}: {error}") from error
+        raise Mistake(
+            f"Importing '{module_name}' failed: {type(error).__name__}: {error}"
+        ) from error
     finally:
         sys.path.pop(0)
     if not hasattr(module, attribute):
-        raise unknown(f"object in {module_name}", attribute, [n for n in vars(module) if not n.startswith("_")])
+        raise unknown(
+            f"object in {module_name}",
+            attribute,
+            [n for n in vars(module) if not n.startswith("_")],
+        )
     return getattr(module, attribute)

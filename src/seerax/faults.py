@@ -80,7 +80,9 @@ def examine(ppo: PPO, learner: Learner) -> Fault:
 
 
 def _steps(ppo: PPO, learner: Learner) -> tuple[World, Action, Situation, Situation]:
-    def note(world: World, action: Action, following: World) -> tuple[World, Action, Situation, Situation]:
+    def note(
+        world: World, action: Action, following: World
+    ) -> tuple[World, Action, Situation, Situation]:
         return world, action, following.situation, sound(following.situation)
 
     _, play_key, _ = streams(learner.key)
@@ -114,15 +116,24 @@ def _like(ppo: PPO, learner: Learner, count: int) -> Fault:
     some = jax.tree.map(lambda leaf: leaf[jnp.zeros(count, int)], learner.worlds)
     where = jnp.zeros(count, jax.dtypes.canonicalize_dtype(int))
     fine = Situation(*[jnp.zeros(count, bool)] * 3)
-    offence = Offence(where, where, some, jnp.zeros((count, ppo.mdp.action_size)), some.situation, fine)
+    offence = Offence(
+        where, where, some, jnp.zeros((count, ppo.mdp.action_size)), some.situation, fine
+    )
     return Fault(learner, ppo.iterate(learner)[1], offence)
 
 
 def told(fault: Fault) -> list[str]:
     """What went wrong, a line each."""
     offences = jax.device_get(fault.offences)
-    lines = [_offence_told(jax.tree.map(lambda leaf, i=i: leaf[i], offences)) for i in range(offences.step.size)]
-    odd = [f"{name} = {float(value)}" for name, value in fault.metrics.items() if not np.isfinite(value)]
+    lines = [
+        _offence_told(jax.tree.map(lambda leaf, i=i: leaf[i], offences))
+        for i in range(offences.step.size)
+    ]
+    odd = [
+        f"{name} = {float(value)}"
+        for name, value in fault.metrics.items()
+        if not np.isfinite(value)
+    ]
     if not lines and odd:
         lines = ["Every situation is sound; it is the loss or its gradient that is not."]
     return lines + ([f"Measured: {', '.join(odd)}."] if odd else [])
@@ -130,7 +141,11 @@ def told(fault: Fault) -> list[str]:
 
 def _offence_told(offence: Offence) -> str:
     parts = [name for name, fine in zip(Situation._fields, offence.sound, strict=True) if not fine]
-    shown = {"latent": offence.before.latent, "state": offence.before.situation.state, "action": offence.action}
+    shown = {
+        "latent": offence.before.latent,
+        "state": offence.before.situation.state,
+        "action": offence.action,
+    }
     given = "; ".join(f"{name} {_numbers(value)}" for name, value in shown.items())
     return f"world {offence.world}, step {offence.step}: {' and '.join(parts)} not finite after {given}"
 

@@ -107,7 +107,9 @@ def layout(mdp: BeliefMDP) -> dict[str, slice]:
     views = {"features": agents.state, "belief": agents.belief, "advice": agents.advice}
     sizes = [jax.eval_shape(partial(view, mdp), situation).shape[0] for view in views.values()]
     ends = np.cumsum(sizes).tolist()
-    return {name: slice(end - size, end) for name, size, end in zip(views, sizes, ends, strict=True)}
+    return {
+        name: slice(end - size, end) for name, size, end in zip(views, sizes, ends, strict=True)
+    }
 
 
 def observation_space(mdp: BeliefMDP) -> spaces.Box:
@@ -124,7 +126,9 @@ def action_space(mdp: BeliefMDP) -> spaces.Box:
 
 def bounds(mdp: BeliefMDP) -> tuple[np.ndarray, np.ndarray]:
     """Centre and half width of the problem's actions."""
-    low, high = (np.asarray(each, np.float32) for each in (mdp.problem.action_low, mdp.problem.action_high))
+    low, high = (
+        np.asarray(each, np.float32) for each in (mdp.problem.action_low, mdp.problem.action_high)
+    )
     return (high + low) / 2, (high - low) / 2
 
 
@@ -157,7 +161,9 @@ class BeliefEnv(gymnasium.Env[np.ndarray, np.ndarray]):
         self.over = True
         self.last_action = np.zeros(self.mdp.action_size, np.float32)
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, dict]:
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[np.ndarray, dict]:
         super().reset(seed=seed)
         self.over, self.last_action = False, np.zeros_like(self.last_action)
         if seed is None and self.run is not None:
@@ -216,7 +222,9 @@ class BeliefVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
             raise ValueError(f"{self.num_envs} environments need as many seeds, not {len(seed)}.")
         return list(seed)
 
-    def step(self, actions: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
+    def step(
+        self, actions: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
         if self.runs is None:
             raise ResetNeeded("No episode has begun: call reset() first.")
         self.runs, seen = advance_many(self.mdp, self.runs, np.asarray(actions, np.float32))
@@ -234,7 +242,9 @@ def picture(mdp: Any, world: World, action: np.ndarray) -> np.ndarray:
 
     figure = Figure(figsize=(SIDE / DPI, SIDE / DPI), dpi=DPI)
     canvas = FigureCanvasAgg(figure)
-    mdp.problem.draw(figure.add_axes((0.02, 0.02, 0.96, 0.96)), world.situation, action, world.latent)
+    mdp.problem.draw(
+        figure.add_axes((0.02, 0.02, 0.96, 0.96)), world.situation, action, world.latent
+    )
     canvas.draw()
     return np.array(canvas.buffer_rgba())[..., :3]
 

@@ -24,7 +24,9 @@ def size(tree: Any) -> int:
 def brain_bytes(ppo: PPO, inputs: int) -> int:
     exploration = jax.ShapeDtypeStruct((ppo.mdp.action_size,), "float32")
     key = jax.eval_shape(lambda: jax.random.key(0))
-    return size(jax.eval_shape(lambda k, e: ActorCritic(k, inputs, ppo.config.hidden, e), key, exploration))
+    return size(
+        jax.eval_shape(lambda k, e: ActorCritic(k, inputs, ppo.config.hidden, e), key, exploration)
+    )
 
 
 def needs(ppo: PPO, seeds: int) -> tuple[int, int]:
@@ -58,11 +60,15 @@ def check(ppo: PPO, seeds: int, folder: Path) -> None:
     there = available_memory()
     if jax.default_backend() == "cpu" and there is not None and memory > there:
         less = "fewer --ppo.worlds, a shorter --ppo.length or fewer --seeds"
-        raise Mistake(f"This run needs at least {told(memory)} of memory and {told(there)} are free: ask for {less}.")
+        raise Mistake(
+            f"This run needs at least {told(memory)} of memory and {told(there)} are free: ask for {less}."
+        )
     disk = 3 * checkpoint + seeds * LOG_ROW * ppo.config.iterations  # two kept, one being written
     room = shutil.disk_usage(existing(folder))
     if room.total and disk > room.free:  # what has no size, like /proc, is not a disk
-        raise Mistake(f"This run needs about {told(disk)} of disk and {told(room.free)} are free at {folder}.")
+        raise Mistake(
+            f"This run needs about {told(disk)} of disk and {told(room.free)} are free at {folder}."
+        )
 
 
 def existing(path: Path) -> Path:

@@ -25,7 +25,9 @@ NAME = ".lock"
 def held(folder: Path) -> Iterator[None]:
     """The folder is ours within the block; if it is another's we are told whose."""
     with writing(folder):
-        descriptor = os.open(folder / NAME, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
+        descriptor = os.open(
+            folder / NAME, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644
+        )
     try:
         _take(descriptor, folder)
         yield
@@ -41,8 +43,14 @@ def _take(descriptor: int, folder: Path) -> None:
             f"{folder} is in use by {holder(folder)}: wait for it, stop it, or choose another --out."
         ) from error
     except OSError as error:
-        raise Mistake(f"{folder} cannot be locked ({error.strerror}); choose a folder on another disk.") from error
-    about = {"process": os.getpid(), "host": socket.gethostname(), "since": time.strftime("%Y-%m-%d %H:%M:%S")}
+        raise Mistake(
+            f"{folder} cannot be locked ({error.strerror}); choose a folder on another disk."
+        ) from error
+    about = {
+        "process": os.getpid(),
+        "host": socket.gethostname(),
+        "since": time.strftime("%Y-%m-%d %H:%M:%S"),
+    }
     with writing(folder):
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, json.dumps(about).encode(), 0)

@@ -32,13 +32,18 @@ def _row(line: bytes, path: Path) -> dict[str, Any]:
     row = store.parsed(line, path)
     numbers = all(value is None or isinstance(value, int | float) for value in row.values())
     if not numbers or not all(row.get(name) is not None for name in PLACE):
-        raise Mistake(f"{path} is not a log of seerax: a line should hold numbers, {', '.join(PLACE)} among them.")
+        raise Mistake(
+            f"{path} is not a log of seerax: a line should hold numbers, {', '.join(PLACE)} among them."
+        )
     return row
 
 
 def as_line(row: dict[str, Any]) -> str:
     """Strict JSON: what is not a number is null."""
-    plain = {name: None if value is None or not math.isfinite(value) else value for name, value in row.items()}
+    plain = {
+        name: None if value is None or not math.isfinite(value) else value
+        for name, value in row.items()
+    }
     return json.dumps(plain, allow_nan=False) + "\n"
 
 
@@ -47,7 +52,9 @@ class Log:
 
     def __init__(self, metrics: Path, boards: Path, seeds: list[int], steps: int):
         """Keeps the rows up to `steps`: what comes after will be measured again."""
-        rows = [row for row in read_rows(metrics) if row["steps"] <= steps] if metrics.exists() else []
+        rows = (
+            [row for row in read_rows(metrics) if row["steps"] <= steps] if metrics.exists() else []
+        )
         store.write_bytes(metrics, "".join(map(as_line, rows)).encode())
         shutil.rmtree(boards, ignore_errors=True)
         self.seeds = seeds
@@ -70,7 +77,9 @@ class Log:
         self.lines.flush()
 
     def _draw(self, row: dict[str, Any]) -> None:
-        measured = {name: value for name, value in row.items() if name not in PLACE and value is not None}
+        measured = {
+            name: value for name, value in row.items() if name not in PLACE and value is not None
+        }
         values = [Summary.Value(tag=name, simple_value=value) for name, value in measured.items()]
         when = self.started + row["seconds"]
         if row["seed"] in self.boards:

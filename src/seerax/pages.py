@@ -15,7 +15,9 @@ def write_between(path: Path, name: str, content: str) -> None:
     before, found, rest = path.read_text().partition(start)
     _, closed, after = rest.partition(end)
     if not found or not closed:
-        raise Mistake(f"{path} has no place for '{name}': it needs the lines '{start.strip()}' and '{end.strip()}'.")
+        raise Mistake(
+            f"{path} has no place for '{name}': it needs the lines '{start.strip()}' and '{end.strip()}'."
+        )
     store.write_bytes(path, f"{before}{start}{content}{end}{after}".encode())
 
 

@@ -38,7 +38,9 @@ class Skipped(Exception):  # noqa: N818
     """Why a peer cannot be measured here, in words."""
 
 
-def measure(progress: Callable[[str], None] = lambda words: None, folder: Path = ROOT / ".peers") -> dict[str, Any]:
+def measure(
+    progress: Callable[[str], None] = lambda words: None, folder: Path = ROOT / ".peers"
+) -> dict[str, Any]:
     """For every peer `steps_per_second`, `best`, `settings` and `versions`; or `skipped`, with the reason."""
     results: dict[str, Any] = {}
     homes: dict[str, Path | Skipped] = {}
@@ -71,8 +73,16 @@ def settled(name: str, folder: Path) -> Path | Skipped:
     try:
         if not SCRIPTS.exists():
             raise Skipped("the peers' scripts come only with a checkout of seerax")
-        run([sys.executable, "-m", "venv", "--clear", home], PATIENCE[0], "no environment could be made")
-        run([python(home), "-m", "pip", "install", "--quiet", *HOMES[name]], PATIENCE[0], "it could not be installed")
+        run(
+            [sys.executable, "-m", "venv", "--clear", home],
+            PATIENCE[0],
+            "no environment could be made",
+        )
+        run(
+            [python(home), "-m", "pip", "install", "--quiet", *HOMES[name]],
+            PATIENCE[0],
+            "it could not be installed",
+        )
     except Skipped as reason:
         return reason
     mark.write_text(wanted)
@@ -86,12 +96,16 @@ def python(home: Path) -> Path:
 def run(command: Sequence[str | Path], seconds: float, complaint: str) -> str:
     """What the command prints; if it fails, the complaint and the last thing it said."""
     try:
-        done = subprocess.run([str(word) for word in command], capture_output=True, text=True, timeout=seconds)
+        done = subprocess.run(
+            [str(word) for word in command], capture_output=True, text=True, timeout=seconds
+        )
     except subprocess.TimeoutExpired:
         raise Skipped(f"{complaint}: it took more than {seconds:.0f} s") from None
     except OSError as error:
         raise Skipped(f"{complaint}: {error}") from error
     if done.returncode:
-        last = (done.stderr.strip() or done.stdout.strip() or f"exit code {done.returncode}").splitlines()[-1]
+        last = (
+            done.stderr.strip() or done.stdout.strip() or f"exit code {done.returncode}"
+        ).splitlines()[-1]
         raise Skipped(f"{complaint}: {last}")
     return done.stdout

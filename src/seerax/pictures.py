@@ -37,7 +37,9 @@ def curve(path: Path, command: cli.Figure) -> None:
     opened = [runs.reopen(Path(target)) for target in command.targets]
     folders = [run.folder for run in opened]
     known = [folder.read_means() for folder in folders if folder.evaluation.exists()]
-    lines = {name: known[0][name] for name in ("ensemble", "clairvoyant") if known and name in known[0]}
+    lines = {
+        name: known[0][name] for name in ("ensemble", "clairvoyant") if known and name in known[0]
+    }
     figures.curve(path, grouped(opened), **lines)
 
 
@@ -59,7 +61,9 @@ def of_the_paper(name: str, path: Path, command: cli.Figure) -> None:
     if not command.results.is_dir():
         raise Mistake(f"There is no folder {command.results} with results of the paper's entries.")
     saved = {file.stem: store.read_json(file) for file in sorted(command.results.glob("*.json"))}
-    getattr(figures, name)(path, {entry: result for entry, result in saved.items() if "evaluation" in result})
+    getattr(figures, name)(
+        path, {entry: result for entry, result in saved.items() if "evaluation" in result}
+    )
 
 
 # ---- from episodes -----------------------------------------------------------------------------------------------
@@ -97,7 +101,9 @@ def players(command: cli.Figure, usual: tuple[str, ...]) -> list[Player]:
         agent = agent or "brpo"
         targets = tuple(name for name in usual if can_play(agent, name))
     if not targets:
-        raise Mistake(f"No trained {agent} policy for {', '.join(usual)} comes with seerax; name a run folder.")
+        raise Mistake(
+            f"No trained {agent} policy for {', '.join(usual)} comes with seerax; name a run folder."
+        )
     found = [find_players(target, agent) for target in targets]
     return [(figures.TITLES.get(problem, problem), *players[0]) for problem, _, players in found]
 
@@ -116,7 +122,9 @@ def setup(path: Path, command: cli.Figure) -> None:
     for name in problems.PROBLEMS:
         mdp = problems.make(name)
         start = jax.device_get(mdp.reset(jax.random.key(1)))
-        draw = lambda ax, m=mdp, w=start: m.problem.draw(ax, w.situation, w.situation.advice, w.latent)  # noqa: E731
+        draw = lambda ax, m=mdp, w=start: m.problem.draw(  # noqa: E731
+            ax, w.situation, w.situation.advice, w.latent
+        )
         scenes.append((figures.TITLES.get(name, name.capitalize()), draw))
     figures.setup(path, scenes)
 
@@ -128,7 +136,9 @@ def tree(path: Path, command: cli.Figure) -> None:
         for episodes in (1, 4, 16, 32):
             mdp = problems.tree.posterior_sampling(problems.tree.tree(depth, episodes))
             result = rollout.evaluate(runs.evaluation_key(0), mdp, ensemble, 20_000)
-            rows.append(figures.TreePoint(depth, episodes, "posterior sampling", result.mean, result.stderr))
+            rows.append(
+                figures.TreePoint(depth, episodes, "posterior sampling", result.mean, result.stderr)
+            )
     figures.tree_gap(path, rows)
 
 
@@ -180,7 +190,11 @@ FIGURES = {
 
 def refuse_unused(command: cli.Figure) -> None:
     """What is asked for but would change nothing."""
-    options = [field for field in fields(command) if field.name not in ("name", "out", *FIGURES[command.name].takes)]
+    options = [
+        field
+        for field in fields(command)
+        if field.name not in ("name", "out", *FIGURES[command.name].takes)
+    ]
     given = [field.name for field in options if getattr(command, field.name) != field.default]
     if given:
         words = ["runs or problems" if name == "targets" else f"--{name}" for name in given]

@@ -27,7 +27,9 @@ from seerax import devices, rollout
 from seerax.core import Action, BeliefMDP, Key, Latent, Policy, Situation, State, Step, World
 from seerax.errors import Mistake
 
-Interpret = Callable[[Any, dict[str, Any]], State]  # (observation, info) of somebody's environment -> our state
+Interpret = Callable[
+    [Any, dict[str, Any]], State
+]  # (observation, info) of somebody's environment -> our state
 
 
 @dataclass(frozen=True)
@@ -74,7 +76,9 @@ def begin(mdp: BeliefMDP, policy: Policy, key: Array, state: State) -> tuple[Coi
     return Coins(key, jax.random.key_data(world.episode)), decided(mdp, policy, key, world)
 
 
-def follow(mdp: BeliefMDP, policy: Policy, coins: Coins, flight: Flight, action: Action, next_state: State) -> Flight:
+def follow(
+    mdp: BeliefMDP, policy: Policy, coins: Coins, flight: Flight, action: Action, next_state: State
+) -> Flight:
     """What was done and where it led: belief, advice and the next action follow."""
     key, episode = map(jax.random.wrap_key_data, coins)
     world = World((), flight.situation, flight.time, jnp.bool_(False), jnp.float32(0), episode)
@@ -109,7 +113,9 @@ class Pilot:
         first = self._flight is None
         self._coins, self._flight = self._begin(jax.random.key_data(key), state)
         if first:
-            self._follow(self._coins, self._flight, self.act(), state)  # compiled now and not in flight
+            self._follow(
+                self._coins, self._flight, self.act(), state
+            )  # compiled now and not in flight
 
     def act(self) -> np.ndarray:
         """Asked twice without a new observation, the answer is the same."""
@@ -130,7 +136,9 @@ class Pilot:
         return self._flight
 
 
-def play(env: Any, pilot: Pilot, interpret: Interpret, seed: int | None = None, options: Any = None) -> float:
+def play(
+    env: Any, pilot: Pilot, interpret: Interpret, seed: int | None = None, options: Any = None
+) -> float:
     """The return of one episode of a Gymnasium environment whose actions are in the problem's units."""
     observation, info = env.reset(seed=seed, options=options)
     pilot.reset(interpret(observation, info))

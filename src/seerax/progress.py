@@ -26,8 +26,15 @@ class TrainingBar:
         self.seeds = run.seeds
         self.total = run.experiment.ppo.iterations * run.experiment.ppo.batch
         self.first_label = "ensemble" if run.experiment.agent.startswith("brpo") else "untrained"
-        columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), TextColumn("ETA"))
-        self.bar = Progress(*columns, TimeRemainingColumn(), console=console, disable=not console.is_terminal)
+        columns = (
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TimeElapsedColumn(),
+            TextColumn("ETA"),
+        )
+        self.bar = Progress(
+            *columns, TimeRemainingColumn(), console=console, disable=not console.is_terminal
+        )
         self.task = self.bar.add_task("compiling ...", total=self.total)
         self.first: float | None = None
         self.latest = self.best = float("nan")
@@ -38,7 +45,9 @@ class TrainingBar:
         self.bar.start()
         return self
 
-    def __exit__(self, kind: type | None, value: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.bar.stop()
 
     def show(self, progress: ppo.Progress) -> None:
@@ -53,7 +62,9 @@ class TrainingBar:
         self._tell(progress.steps)
 
     def _tell(self, steps: int) -> None:
-        text = f"{steps / 1e6:.1f}/{self.total / 1e6:.1f}M steps{self._returns()}  {self._rate(steps)}"
+        text = (
+            f"{steps / 1e6:.1f}/{self.total / 1e6:.1f}M steps{self._returns()}  {self._rate(steps)}"
+        )
         self.bar.update(self.task, completed=steps, description=text)
         due = time.monotonic() - self.last_line > LINE_EVERY or steps >= self.total
         if not self.console.is_terminal and due:
@@ -63,7 +74,11 @@ class TrainingBar:
     def _returns(self) -> str:
         """What has been measured so far; a resumed run does not know how it began."""
         known = {"return": self.latest, "best": self.best, self.first_label: self.first}
-        return "".join(f"  {name} {value:.1f}" for name, value in known.items() if value is not None and value == value)
+        return "".join(
+            f"  {name} {value:.1f}"
+            for name, value in known.items()
+            if value is not None and value == value
+        )
 
     def _rate(self, steps: int) -> str:
         if self.clock is None or steps == self.clock[1]:
@@ -124,7 +139,9 @@ class SweepBar:
         self.bar.start()
         return self
 
-    def __exit__(self, kind: type | None, value: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.bar.stop()
 
 
@@ -132,8 +149,15 @@ class SweepBar:
 def steps_bar(console: Console, total: int) -> Iterator[Callable[[str], None]]:
     """Say what comes next; all steps are taken to last equally long."""
     started, taken = time.monotonic(), 0
-    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), TextColumn("ETA"))
-    with Progress(*columns, TimeRemainingColumn(), console=console, disable=not console.is_terminal) as bar:
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TimeElapsedColumn(),
+        TextColumn("ETA"),
+    )
+    with Progress(
+        *columns, TimeRemainingColumn(), console=console, disable=not console.is_terminal
+    ) as bar:
         task = bar.add_task("", total=total)
 
         def tell(words: str) -> None:

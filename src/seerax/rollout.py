@@ -75,13 +75,17 @@ def succeeded(mdp: BeliefMDP, world: World, done: Array) -> Array:
 def tally(mdp: BeliefMDP, policy: Policy | Clairvoyant, keys: Key) -> Tally:
     """Play one episode per key, side by side, until the last is over."""
 
-    def one(key: Key, now: tuple[World, Array, Array, Situation], time: Array) -> tuple[World, Array, Array, Situation]:
+    def one(
+        key: Key, now: tuple[World, Array, Array, Situation], time: Array
+    ) -> tuple[World, Array, Array, Situation]:
         world, sensed, _, whole = now
         policy_key, world_key = episode_key(key, time)
         action = act(policy, policy_key, world)
         following, outcome = mdp.step(world_key, world, action)
         whole = select(jnp.stack(whole).all(), sound(following.situation), whole)
-        return select(world.over, now, (following, sensed + senses(mdp, world, action), outcome.done, whole))
+        return select(
+            world.over, now, (following, sensed + senses(mdp, world, action), outcome.done, whole)
+        )
 
     def body(carry: tuple[Array, Any]) -> tuple[Array, Any]:
         time, now = carry
@@ -103,7 +107,11 @@ def tally_sharded(mdp: BeliefMDP, policy: Any, keys: Key) -> Tally:
     body = lambda arrays, keys: tally(mdp, eqx.combine(arrays, static), keys)  # noqa: E731
     spread = P(devices.WORLDS)
     mapped = jax.shard_map(
-        body, mesh=devices.local_mesh(keys.shape[0]), in_specs=(P(), spread), out_specs=spread, check_vma=False
+        body,
+        mesh=devices.local_mesh(keys.shape[0]),
+        in_specs=(P(), spread),
+        out_specs=spread,
+        check_vma=False,
     )
     return mapped(arrays, keys)
 
@@ -143,7 +151,9 @@ class Evaluation:
             "ci95": list(self.interval()),
             "success": None if self.success is None else float(self.success.mean()),
             "length": float(self.lengths.mean()),
-            "sensing": None if self.sensed is None else float(self.sensed.sum() / self.lengths.sum()),
+            "sensing": None
+            if self.sensed is None
+            else float(self.sensed.sum() / self.lengths.sum()),
         }
 
 
@@ -154,7 +164,13 @@ def joined(parts: list[Evaluation]) -> Evaluation:
         values = [getattr(part, name) for part in parts]
         return None if values[0] is None else np.concatenate(values)
 
-    return Evaluation(together("returns"), together("lengths"), together("sensed"), together("success"), len(parts))
+    return Evaluation(
+        together("returns"),
+        together("lengths"),
+        together("sensed"),
+        together("success"),
+        len(parts),
+    )
 
 
 def evaluate(
@@ -198,7 +214,9 @@ def _record(key: Key, mdp: BeliefMDP, policy: Any) -> Episode:
         following, outcome = mdp.step(world_key, world, action)
         following = select(world.over, world, following)
         done = jnp.where(world.over, 0.0, mdp.clip(action))
-        moment = Episode(world.latent, world.situation, done, outcome.reward, following.score, world.over)
+        moment = Episode(
+            world.latent, world.situation, done, outcome.reward, following.score, world.over
+        )
         return following, moment
 
     world, moments = jax.lax.scan(body, start(mdp, key), jnp.arange(mdp.problem.horizon))

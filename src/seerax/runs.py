@@ -42,7 +42,9 @@ def checked_seed(seed: int, count: int = 1) -> int:
 
 def training_keys(seed: int, count: int) -> jax.Array:
     seed = checked_seed(seed, count)
-    return jax.vmap(lambda s: jax.random.fold_in(jax.random.key(s), TRAINING))(seed + np.arange(count))
+    return jax.vmap(lambda s: jax.random.fold_in(jax.random.key(s), TRAINING))(
+        seed + np.arange(count)
+    )
 
 
 def evaluation_key(seed: int) -> jax.Array:
@@ -103,7 +105,10 @@ class RunFolder:
         """(steps, held-out returns) of every seed."""
         measured = [row for row in self.rows() if row.get("held_out") is not None]
         seeds = sorted({row["seed"] for row in measured})
-        points = [[(row["steps"], row["held_out"]) for row in measured if row["seed"] == seed] for seed in seeds]
+        points = [
+            [(row["steps"], row["held_out"]) for row in measured if row["seed"] == seed]
+            for seed in seeds
+        ]
         return [tuple(np.array(each, float).T) for each in points]
 
     def rows(self) -> list[dict[str, Any]]:
@@ -143,12 +148,16 @@ def refuse_taken(run: Run, overwrite: bool = False) -> None:
     path = run.folder.path
     if path.exists() and not path.is_dir():
         raise Mistake(f"{path} exists and is not a run folder; choose another place with --out.")
-    if not path.exists() or all(entry.name == lock.NAME or store.unfinished(entry) for entry in path.iterdir()):
+    if not path.exists() or all(
+        entry.name == lock.NAME or store.unfinished(entry) for entry in path.iterdir()
+    ):
         return
     if overwrite and not run.folder.config.exists():
         raise Mistake(f"{path} exists and is not a run folder; choose another place with --out.")
     if not overwrite:
-        raise Mistake(f"{path} exists already: use --resume to continue it, --overwrite to replace it, or --out.")
+        raise Mistake(
+            f"{path} exists already: use --resume to continue it, --overwrite to replace it, or --out."
+        )
 
 
 def begin(run: Run) -> None:
@@ -175,7 +184,9 @@ def reopen(path: Path, steps: int | None = None) -> Run:
     store.refuse_links_out(path)
     seed, seeds = config.pop("seed", None), config.pop("seeds", None)
     if not (isinstance(seed, int) and isinstance(seeds, int)):
-        raise Mistake(f"{folder.config} is not a config of seerax: it lacks a whole seed or number of seeds.")
+        raise Mistake(
+            f"{folder.config} is not a config of seerax: it lacks a whole seed or number of seeds."
+        )
     experiment = experiment_from(config, folder.config)
     if steps is not None:
         experiment = replace(experiment, ppo=replace(experiment.ppo, steps=steps))
@@ -184,12 +195,22 @@ def reopen(path: Path, steps: int | None = None) -> Run:
 
 def refuse_other_format(path: Path, found: Any) -> None:
     if found != FORMAT:
-        raise Mistake(f"{path} has another format ({found}) than this version of seerax reads ({FORMAT}).")
+        raise Mistake(
+            f"{path} has another format ({found}) than this version of seerax reads ({FORMAT})."
+        )
 
 
 def versions() -> dict[str, Any]:
-    packages = {name: importlib.metadata.version(name) for name in ("jax", "jaxlib", "equinox", "optax", "numpy")}
-    return {"seerax": seerax.__version__, "python": platform.python_version(), **packages, **devices.counted()}
+    packages = {
+        name: importlib.metadata.version(name)
+        for name in ("jax", "jaxlib", "equinox", "optax", "numpy")
+    }
+    return {
+        "seerax": seerax.__version__,
+        "python": platform.python_version(),
+        **packages,
+        **devices.counted(),
+    }
 
 
 # ---- training ----------------------------------------------------------------------------------------------------
@@ -211,7 +232,9 @@ def train(
         team.first_alone(lambda: claim(held, run, resume, overwrite))
         stop = held.enter_context(team.stop(say))
         earlier = load_together(run, ppo, say) if resume else None
-        return Session(run, ppo, opened_log(held, run, earlier), schedule).train(earlier, report, stop)
+        return Session(run, ppo, opened_log(held, run, earlier), schedule).train(
+            earlier, report, stop
+        )
 
 
 def claim(held: ExitStack, run: Run, resume: bool, overwrite: bool) -> None:
@@ -236,7 +259,12 @@ def opened_log(held: ExitStack, run: Run, earlier: Progress | None) -> Log | Non
     if not team.first():
         return None
     with writing(run.folder.path):
-        log = Log(run.folder.metrics, run.folder.boards, run.seed_numbers, earlier.steps if earlier else -1)
+        log = Log(
+            run.folder.metrics,
+            run.folder.boards,
+            run.seed_numbers,
+            earlier.steps if earlier else -1,
+        )
     held.callback(closed, log)
     return log
 
@@ -254,7 +282,9 @@ class Session:
         self.watch = faults.Watch(run.seeds)
         self.saved = (time.monotonic(), 0)  # when, and at which iteration
 
-    def train(self, earlier: Progress | None, report: Callable[[Progress], None], stop: stopping.Stop) -> Progress:
+    def train(
+        self, earlier: Progress | None, report: Callable[[Progress], None], stop: stopping.Stop
+    ) -> Progress:
         progress = earlier
         self.saved = (time.monotonic(), self.number(earlier) if earlier else 0)
         for following in self.ppo.train(training_keys(self.run.seed, self.run.seeds), earlier):
@@ -278,7 +308,10 @@ class Session:
                 self.give_up(before, self.watch.hopeless)
             if progress.held_out is not None:
                 save_policies(self.run, team.gathered(progress))
-            seconds, iterations = time.monotonic() - self.saved[0], self.number(progress) - self.saved[1]
+            seconds, iterations = (
+                time.monotonic() - self.saved[0],
+                self.number(progress) - self.saved[1],
+            )
             if team.as_first(self.schedule.due(seconds, iterations)):
                 self.save(progress)
 
@@ -307,12 +340,23 @@ class Session:
         seed, number = self.run.seed + i, self.number(before) + 1
         path = self.run.folder.path / "faults" / f"seed{seed}-iteration{number}.safetensors"
         if jax.process_count() > 1:
-            raise Mistake(f"Seed {seed} met numbers that are not finite; resume without --distributed to see which.")
+            raise Mistake(
+                f"Seed {seed} met numbers that are not finite; resume without --distributed to see which."
+            )
         learner = Learner(*jax.tree.map(lambda leaf: leaf[i], before.learner))
         fault = faults.examine(self.ppo, learner)
-        about = {"format": FORMAT, "experiment": asdict(self.run.experiment), "seed": seed, "iteration": number}
+        about = {
+            "format": FORMAT,
+            "experiment": asdict(self.run.experiment),
+            "seed": seed,
+            "iteration": number,
+        }
         faults.dump(path, fault, about)
-        own = f" --problem {self.run.experiment.problem}" if ":" in self.run.experiment.problem else ""
+        own = (
+            f" --problem {self.run.experiment.problem}"
+            if ":" in self.run.experiment.problem
+            else ""
+        )
         raise Mistake(
             f"Seed {seed} met numbers that are not finite in {faults.PATIENCE} iterations in a row, up to {number} "
             f"({faults.told(fault)[0]}); see it again with: seerax replay {shlex.quote(str(path))}{own}"
@@ -374,7 +418,9 @@ def read_experiment(path: Path, problem: str | None = None) -> tuple[Experiment,
     experiment = experiment_from(about.get("experiment"), path)
     if ":" in experiment.problem and experiment.problem != problem:
         name = one_line(experiment.problem)
-        raise Mistake(f"{path} is of '{name}', code that is only run if you name it yourself: --problem {name}")
+        raise Mistake(
+            f"{path} is of '{name}', code that is only run if you name it yourself: --problem {name}"
+        )
     return experiment, about
 
 

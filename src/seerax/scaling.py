@@ -89,11 +89,15 @@ def calibrated(work: Work, one: float, two: float, bandwidth: float = math.inf) 
 
 def table(work: Work, machine: Machine, counts: Iterable[int] = (1, 8, 64, 1000)) -> str:
     """Markdown for docs/scaling.md."""
-    lines = ["| devices | same batch: ms an iteration | speed-up | of it messages | batch x devices: speed-up |"]
+    lines = [
+        "| devices | same batch: ms an iteration | speed-up | of it messages | batch x devices: speed-up |"
+    ]
     lines.append("|---|---|---|---|---|")
     for count in counts:
         cost = iteration(work, machine, count)
         share = (cost.latency + cost.transfer) / cost.total
         same, grown = speed_up(work, machine, count), grown_speed_up(work, machine, count)
-        lines.append(f"| {count} | {1e3 * cost.total:.3g} | {same:.3g} | {100 * share:.0f} % | {grown:.3g} |")
+        lines.append(
+            f"| {count} | {1e3 * cost.total:.3g} | {same:.3g} | {100 * share:.0f} % | {grown:.3g} |"
+        )
     return "\n".join(lines)

@@ -35,7 +35,11 @@ def student_interval(values: np.ndarray, level: float = 0.95) -> tuple[float, fl
 
 
 def bootstrap(
-    values: np.ndarray, statistic: Statistic = mean, level: float = 0.95, resamples: int = 5000, seed: int = 0
+    values: np.ndarray,
+    statistic: Statistic = mean,
+    level: float = 0.95,
+    resamples: int = 5000,
+    seed: int = 0,
 ) -> tuple[float, float]:
     """Percentile interval of a statistic of one-dimensional values."""
     rng = np.random.default_rng(seed)

@@ -86,7 +86,9 @@ def checked(path: Path, largest: int) -> Path:
     if not stat.S_ISREG(about.st_mode):
         raise Mistake(f"{path} is not a plain file.")
     if about.st_size > largest:
-        raise Mistake(f"{path} is too large to be ours: {about.st_size} bytes, where {largest} are the most.")
+        raise Mistake(
+            f"{path} is too large to be ours: {about.st_size} bytes, where {largest} are the most."
+        )
     return path
 
 
@@ -95,7 +97,9 @@ def refuse_links_out(folder: Path) -> None:
     home = folder.resolve()
     for path in folder.rglob("*"):
         if path.is_symlink() and not path.resolve().is_relative_to(home):
-            raise Mistake(f"{path} is a link that leads out of {folder}; seerax does not follow it.")
+            raise Mistake(
+                f"{path} is a link that leads out of {folder}; seerax does not follow it."
+            )
 
 
 def parsed(text: bytes | str, path: Path) -> dict[str, Any]:
@@ -121,7 +125,9 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def is_key(leaf: Any) -> bool:
-    return isinstance(leaf, jax.Array | jax.ShapeDtypeStruct) and jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+    return isinstance(leaf, jax.Array | jax.ShapeDtypeStruct) and jax.dtypes.issubdtype(
+        leaf.dtype, jax.dtypes.prng_key
+    )
 
 
 def named(tree: Any) -> dict[str, Any]:
@@ -148,7 +154,9 @@ def read_about(path: Path) -> dict[str, Any]:
         with safe_open(path, framework="numpy") as file:
             return parsed((file.metadata() or {})["seerax"], path)
     except (OSError, SafetensorError, KeyError) as error:
-        raise Mistake(f"{path} is not a file that seerax wrote ({type(error).__name__}).") from error
+        raise Mistake(
+            f"{path} is not a file that seerax wrote ({type(error).__name__})."
+        ) from error
 
 
 def load_tree(path: Path, like: Any) -> Any:
@@ -173,11 +181,15 @@ def _stored(leaf: Any) -> Any:
 def _refuse_misfits(path: Path, file: Any, wanted: dict[str, Any]) -> None:
     odd = sorted(set(file.keys()) ^ set(wanted))
     if odd:
-        raise Mistake(f"{path} does not fit this problem and agent: its arrays differ, {odd[0]} for one.")
+        raise Mistake(
+            f"{path} does not fit this problem and agent: its arrays differ, {odd[0]} for one."
+        )
     for name, like in wanted.items():
         shape = file.get_slice(name).get_shape()
         if shape != list(like.shape):
-            raise Mistake(f"{path} does not fit this problem and agent: {name} is {shape}, not {list(like.shape)}.")
+            raise Mistake(
+                f"{path} does not fit this problem and agent: {name} is {shape}, not {list(like.shape)}."
+            )
 
 
 def _revived(path: Path, name: str, array: np.ndarray, like: Any) -> Array:
@@ -185,4 +197,8 @@ def _revived(path: Path, name: str, array: np.ndarray, like: Any) -> Array:
         raise Mistake(
             f"{path} does not fit this problem and agent: {name} is {array.dtype}, not {_stored(like).dtype}."
         )
-    return jax.random.wrap_key_data(jax.numpy.asarray(array)) if is_key(like) else jax.numpy.asarray(array)
+    return (
+        jax.random.wrap_key_data(jax.numpy.asarray(array))
+        if is_key(like)
+        else jax.numpy.asarray(array)
+    )

@@ -64,8 +64,13 @@ READERS: dict[Any, Callable[[str], Any]] = {
 
 def kinds() -> dict[str, Any]:
     """What can be set, with its type."""
-    of_experiment = {name: kind for name, kind in get_type_hints(Experiment).items() if name not in FIXED}
-    return {**of_experiment, **{f"ppo.{name}": kind for name, kind in get_type_hints(Config).items()}}
+    of_experiment = {
+        name: kind for name, kind in get_type_hints(Experiment).items() if name not in FIXED
+    }
+    return {
+        **of_experiment,
+        **{f"ppo.{name}": kind for name, kind in get_type_hints(Config).items()},
+    }
 
 
 FIXED = ("problem", "agent", "ppo")
@@ -97,7 +102,9 @@ def with_settings(experiment: Experiment, chosen: tuple[tuple[str, str], ...]) -
     for name, text in chosen:
         value = read_value(name, text)
         if name.startswith("ppo."):
-            experiment = replace(experiment, ppo=replace(experiment.ppo, **{name.removeprefix("ppo."): value}))
+            experiment = replace(
+                experiment, ppo=replace(experiment.ppo, **{name.removeprefix("ppo."): value})
+            )
         else:
             experiment = replace(experiment, **{name: value})
     return experiment
@@ -119,7 +126,11 @@ def plan(command: cli.Sweep) -> list[Job]:
     names = [spec.partition("=")[0] for spec in command.settings]
     if len(set(names)) < len(names):
         raise Mistake("--set names one setting twice; give its values together, NAME=VALUE,VALUE.")
-    jobs = [job for experiment, setting in asked(command) for job in seeded(command, experiment, setting)]
+    jobs = [
+        job
+        for experiment, setting in asked(command)
+        for job in seeded(command, experiment, setting)
+    ]
     for job in jobs:
         refuse_another_run(job)
     return jobs
@@ -130,15 +141,24 @@ def asked(command: cli.Sweep) -> Iterator[tuple[Experiment, str]]:
     alternatives = [read_setting(spec) for spec in command.settings]
     varied = {values[0][0] for values in alternatives if len(values) > 1}
     choices = list(itertools.product(*alternatives))
-    for problem, agent in itertools.product(dict.fromkeys(command.problems), dict.fromkeys(command.agents)):
+    for problem, agent in itertools.product(
+        dict.fromkeys(command.problems), dict.fromkeys(command.agents)
+    ):
         for chosen in choices:
             experiment = with_settings(experiments.settings(problem, agent), chosen)
             experiment.trainer()
-            yield experiment, ", ".join(f"{name}={value}" for name, value in chosen if name in varied)
+            yield (
+                experiment,
+                ", ".join(f"{name}={value}" for name, value in chosen if name in varied),
+            )
 
 
 def seeded(command: cli.Sweep, experiment: Experiment, setting: str) -> list[Job]:
-    words = [experiment.problem.replace(":", "-"), experiment.agent, *setting.replace(" ", "_").split(",_")]
+    words = [
+        experiment.problem.replace(":", "-"),
+        experiment.agent,
+        *setting.replace(" ", "_").split(",_"),
+    ]
     name = "-".join(word for word in words if word)
     seeds = range(command.seed, command.seed + command.seeds)
     return [Job(experiment, setting, seed, command.out / f"{name}-seed{seed}") for seed in seeds]
@@ -148,7 +168,9 @@ def refuse_another_run(job: Job) -> None:
     if job.folder.config.exists():
         run = runs.reopen(job.path)
         if (run.experiment, run.seed, run.seeds) != (job.experiment, job.seed, 1):
-            raise Mistake(f"{job.path} holds another run than the one asked for; choose another --out.")
+            raise Mistake(
+                f"{job.path} holds another run than the one asked for; choose another --out."
+            )
 
 
 # ---- the sweep ---------------------------------------------------------------------------------------------------
@@ -163,7 +185,9 @@ def sweep(command: cli.Sweep) -> None:
     except Stopped:
         done = sum(job.finished() for job in jobs)
         again = "The same command continues them."
-        commands.err.print(f"\nStopped: {done} of {len(jobs)} runs are finished, the others saved. {again}")
+        commands.err.print(
+            f"\nStopped: {done} of {len(jobs)} runs are finished, the others saved. {again}"
+        )
         raise
     finally:
         crew.close()
@@ -171,7 +195,9 @@ def sweep(command: cli.Sweep) -> None:
     write_summary(command.out, rows, failures)
     print(f"{table(rows)}\nWritten: {command.out / 'summary.json'} and summary.md")
     if failures:
-        raise Mistake(f"{len(failures)} of {len(jobs)} runs failed; the same command tries them again.")
+        raise Mistake(
+            f"{len(failures)} of {len(jobs)} runs failed; the same command tries them again."
+        )
 
 
 def hire(command: cli.Sweep, jobs: list[Job]) -> Any:
@@ -180,13 +206,19 @@ def hire(command: cli.Sweep, jobs: list[Job]) -> Any:
         raise Mistake(f"--workers must be at least 1, not {command.workers}.")
     if command.cluster is None and command.cluster_set:
         raise Mistake("--cluster-set needs --cluster.")
-    executor = command.cluster and workers.cluster(command.cluster, command.out / "jobs", cluster_options(command))
+    executor = command.cluster and workers.cluster(
+        command.cluster, command.out / "jobs", cluster_options(command)
+    )
     logs = command.out / "logs"
     try:
         logs.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise Mistake(f"Cannot write to {command.out}: {error.strerror or error}.") from error
-    return workers.on_cluster(jobs, executor) if executor else workers.here(jobs, command.workers, logs)
+    return (
+        workers.on_cluster(jobs, executor)
+        if executor
+        else workers.here(jobs, command.workers, logs)
+    )
 
 
 def cluster_options(command: cli.Sweep) -> dict[str, Any]:
@@ -287,7 +319,14 @@ def cells(row: Row) -> list[str]:
     interval = "-" if row.ci95 is None else f"[{row.ci95[0]:.2f}, {row.ci95[1]:.2f}]"
     clairvoyant = "-" if row.clairvoyant is None else f"{row.clairvoyant:.2f}"
     names = [row.problem, row.agent, row.setting or "-", str(row.seeds)]
-    return [*names, f"{row.mean:.2f}", interval, commands.share(row.success), f"{row.ensemble:.2f}", clairvoyant]
+    return [
+        *names,
+        f"{row.mean:.2f}",
+        interval,
+        commands.share(row.success),
+        f"{row.ensemble:.2f}",
+        clairvoyant,
+    ]
 
 
 def table(rows: list[Row]) -> str:

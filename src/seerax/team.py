@@ -52,7 +52,9 @@ class Meeting:
         if not host or not port.isdigit():
             raise Mistake(f"--coordinator should read HOST:PORT, not '{self.coordinator}'.")
         if not 0 <= self.process_id < self.processes:
-            raise Mistake(f"--process-id must lie in 0 .. {self.processes - 1}, not {self.process_id}.")
+            raise Mistake(
+                f"--process-id must lie in 0 .. {self.processes - 1}, not {self.process_id}."
+            )
 
 
 # ---- meeting and parting -----------------------------------------------------------------------------------------
@@ -97,7 +99,9 @@ def join(meeting: Meeting) -> None:
         how = "name the processes with --coordinator HOST:PORT --processes N --process-id I"
         raise Mistake(f"Neither SLURM nor Open MPI started this process; {how}.") from error
     except RuntimeError as error:
-        raise Mistake(f"The processes did not find each other: {str(error).splitlines()[0]}") from error
+        raise Mistake(
+            f"The processes did not find each other: {str(error).splitlines()[0]}"
+        ) from error
     interrupted.clear()
     signal.signal(signal.SIGINT, interrupt)
 
@@ -125,7 +129,9 @@ def abandon(code: int) -> None:
 def is_loss(error: Exception) -> bool:
     """Gloo and NCCL tell that a peer is gone by an error of the collective they were in."""
     text = str(error)
-    return jax.process_count() > 1 and any(sign in text for sign in ("Gloo", "NCCL", "UNAVAILABLE", "heartbeat"))
+    return jax.process_count() > 1 and any(
+        sign in text for sign in ("Gloo", "NCCL", "UNAVAILABLE", "heartbeat")
+    )
 
 
 # ---- who does what -----------------------------------------------------------------------------------------------
@@ -151,7 +157,11 @@ def first_alone(action: Callable[[], None]) -> None:
 
 def as_first(choice: bool) -> bool:
     """What the first process chooses, for all of them."""
-    return choice if jax.process_count() == 1 else bool(multihost_utils.broadcast_one_to_all(np.int32(choice)))
+    return (
+        choice
+        if jax.process_count() == 1
+        else bool(multihost_utils.broadcast_one_to_all(np.int32(choice)))
+    )
 
 
 class StopTogether(Stop):

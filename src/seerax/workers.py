@@ -73,7 +73,11 @@ def ended(job: Job, log: Path, how: str) -> Ended:
 
 
 def last_words(log: Path) -> str:
-    lines = [line for line in log.read_text(errors="replace").splitlines() if line.strip()] if log.exists() else []
+    lines = (
+        [line for line in log.read_text(errors="replace").splitlines() if line.strip()]
+        if log.exists()
+        else []
+    )
     return lines[-1].strip() if lines else "it said nothing"
 
 
@@ -172,7 +176,9 @@ def cluster(kind: str, folder: Path, options: dict[str, Any]) -> Any:
         executor = import_submitit().AutoExecutor(folder=folder, cluster=kind)
         executor.update_parameters(name="seerax", **options)
     except (RuntimeError, NameError, TypeError, ValueError) as error:
-        raise Mistake(f"submitit cannot use --cluster {kind} so: {str(error).splitlines()[0]}") from error
+        raise Mistake(
+            f"submitit cannot use --cluster {kind} so: {str(error).splitlines()[0]}"
+        ) from error
     return executor
 
 
@@ -180,4 +186,6 @@ def import_submitit() -> Any:
     try:
         return importlib.import_module("submitit")
     except ModuleNotFoundError as error:
-        raise Mistake("--cluster needs submitit: install seerax with its extra, seerax[slurm].") from error
+        raise Mistake(
+            "--cluster needs submitit: install seerax with its extra, seerax[slurm]."
+        ) from error

@@ -31,11 +31,16 @@ def train(problem: str) -> dict[str, Any]:
     """Training and its limit in turns, with what was compiled after the first iteration."""
     trainer = experiments.settings(problem).trainer()
     learner = programs.beginner(trainer)
-    calls = {"training": programs.training(trainer, learner), "limit": programs.network_only(trainer, learner)}
+    calls = {
+        "training": programs.training(trainer, learner),
+        "limit": programs.network_only(trainer, learner),
+    }
     for call in calls.values():
         jax.block_until_ready(call())
     compiled: list[str] = []
-    jax.monitoring.register_event_duration_secs_listener(lambda event, duration_secs, **_: compiled.append(event))
+    jax.monitoring.register_event_duration_secs_listener(
+        lambda event, duration_secs, **_: compiled.append(event)
+    )
     times = alternated(calls)
     rates = {name: trainer.config.batch / timing.median for name, timing in times.items()}
     again = sum("backend_compile" in name for name in compiled)
@@ -124,7 +129,9 @@ def peak_memory() -> int:
 def process_started() -> float:
     """By the clock of `time.time`."""
     ticks = int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19])
-    return time.time() - (time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK"))
+    return time.time() - (
+        time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
+    )
 
 
 def main(name: str, argument: str, count: str) -> None:

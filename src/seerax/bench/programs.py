@@ -39,7 +39,9 @@ def simulation(mdp: BeliefMDP, worlds: int) -> tuple[Any, Callable[[], Any]]:
         return key, jax.lax.scan(body, worlds, jax.random.split(local, LENGTH))[0]
 
     spec = (P(), P(devices.WORLDS))
-    mapped = jax.shard_map(run, mesh=devices.mesh(worlds), in_specs=spec, out_specs=spec, check_vma=False)
+    mapped = jax.shard_map(
+        run, mesh=devices.mesh(worlds), in_specs=spec, out_specs=spec, check_vma=False
+    )
     first = jax.jit(jax.vmap(mdp.reset))(jax.random.split(jax.random.key(0), worlds))
     spread = jax.jit(mapped)(jax.random.key(1), first)
     program = jax.jit(mapped).lower(*spread).compile()
@@ -58,7 +60,9 @@ def going_on(step: Callable[[Any], Any], state: Any) -> Callable[[], Any]:
 
 
 def beginner(trainer: PPO, seeds: int = 1) -> Learner:
-    return trainer.place(jax.jit(jax.vmap(trainer.init))(jax.random.split(jax.random.key(0), seeds)))
+    return trainer.place(
+        jax.jit(jax.vmap(trainer.init))(jax.random.split(jax.random.key(0), seeds))
+    )
 
 
 def training(trainer: PPO, learner: Learner) -> Callable[[], Any]:
@@ -80,7 +84,11 @@ def network_only(trainer: PPO, learner: Learner) -> Callable[[], Any]:
         return Learner(brain, optimiser, learner.worlds, key, learner.iteration)
 
     mapped = jax.shard_map(
-        body, mesh=trainer.mesh, in_specs=(spec, seen, P(devices.WORLDS)), out_specs=spec, check_vma=False
+        body,
+        mesh=trainer.mesh,
+        in_specs=(spec, seen, P(devices.WORLDS)),
+        out_specs=spec,
+        check_vma=False,
     )
     program = jax.jit(mapped)
     return going_on(lambda learner: program(learner, *data), one)
@@ -95,7 +103,11 @@ def recorded(trainer: PPO, learner: Learner) -> tuple[Played, Array]:
         return ppo.play(trainer, key, brain, worlds)[1:]
 
     mapped = jax.shard_map(
-        body, mesh=trainer.mesh, in_specs=(P(), P(), worlds), out_specs=(seen, worlds), check_vma=False
+        body,
+        mesh=trainer.mesh,
+        in_specs=(P(), P(), worlds),
+        out_specs=(seen, worlds),
+        check_vma=False,
     )
     return jax.jit(mapped)(learner.key, learner.brain, learner.worlds)
 
@@ -133,7 +145,10 @@ def decision(trainer: PPO) -> tuple[Pilot, Callable[[], np.ndarray]]:
 def recorded_states(mdp: BeliefMDP) -> list[Any]:
     """Of one episode that follows the advice, in the host's memory."""
     states = rollout.record(jax.random.key(0), mdp, advice.ensemble).situation.state
-    return [jax.tree.map(lambda leaf, i=i: leaf[i], states) for i in range(jax.tree.leaves(states)[0].shape[0])]
+    return [
+        jax.tree.map(lambda leaf, i=i: leaf[i], states)
+        for i in range(jax.tree.leaves(states)[0].shape[0])
+    ]
 
 
 def open_room(hypotheses: int) -> BeliefMDP:
@@ -159,5 +174,7 @@ def open_room(hypotheses: int) -> BeliefMDP:
         return jnp.append(jnp.clip(3 * (goal - state.position) - state.velocity, -1, 1), -0.1)
 
     filter = Categorical(maze.goals, maze.log_likelihood)
-    weighing = advice.weighted(filter, straight := Expert(partial(jnp.asarray, dtype=jnp.float32), act))
+    weighing = advice.weighted(
+        filter, straight := Expert(partial(jnp.asarray, dtype=jnp.float32), act)
+    )
     return BeliefMDP(maze, filter, advice.sometimes(maze, weighing), straight)

@@ -11,7 +11,14 @@ from seerax import experiments, figures, pages, scaling, store
 from seerax.problems import SIX
 
 # Steps per CPU second of the authors' code: environment, filter and ensemble together, the best of several runs.
-ORIGINAL = {"crowdnav": 1450, "cartpole": 128, "armshelf": 170, "maze4": 1180, "maze10": 311, "door4": 403}
+ORIGINAL = {
+    "crowdnav": 1450,
+    "cartpole": 128,
+    "armshelf": 170,
+    "maze4": 1180,
+    "maze10": 311,
+    "door4": 403,
+}
 REJAX, SB3 = "rejax on Pendulum", "Stable-Baselines3 on Maze4"
 QUICK = ("maze4", "maze10", "door4", "cartpole")  # the problems whose experts answer by look-up
 BETWEEN_CORES = 10e9  # bytes per second, assumed: too fast to matter beside the latency
@@ -21,31 +28,61 @@ Row = tuple[str, float | None, str, bool | None]  # what, measured, wanted, reac
 def goals(results: dict[str, Any]) -> Iterator[Row]:
     """What was measured beside what was wanted. None where a section or a peer is missing."""
     training, found = results.get("training", {}), results.get("simulation", {})
-    rejax, sb3 = (results.get("peers", {}).get(name, {}).get("steps_per_second") for name in (REJAX, SB3))
+    rejax, sb3 = (
+        results.get("peers", {}).get(name, {}).get("steps_per_second") for name in (REJAX, SB3)
+    )
     if training and rejax:
-        yield at_least("Maze4 training / rejax's PPO on Pendulum", training["maze4"]["training"] / rejax, 1.5)
+        yield at_least(
+            "Maze4 training / rejax's PPO on Pendulum", training["maze4"]["training"] / rejax, 1.5
+        )
         for name in SIX:
             wanted = 0.8 if name in QUICK else 0.3
-            yield at_least(f"{name} training / rejax's PPO on Pendulum", training[name]["training"] / rejax, wanted)
+            yield at_least(
+                f"{name} training / rejax's PPO on Pendulum",
+                training[name]["training"] / rejax,
+                wanted,
+            )
     if training and sb3:
-        yield at_least("Maze4 training / Stable-Baselines3 on the same Maze4", training["maze4"]["training"] / sb3, 50)
+        yield at_least(
+            "Maze4 training / Stable-Baselines3 on the same Maze4",
+            training["maze4"]["training"] / sb3,
+            50,
+        )
     for name in SIX if training else ():
-        yield at_least(f"{name} training / network only", training[name]["ratio"], 0.8 if name in QUICK else 0.5)
+        yield at_least(
+            f"{name} training / network only",
+            training[name]["ratio"],
+            0.8 if name in QUICK else 0.5,
+        )
     ratios = {name: found[name]["one_core"] / ORIGINAL[name] for name in SIX if found}
     for name, ratio in ratios.items():
         yield at_least(f"{name} simulation per core / the authors' code", ratio, 300)
     if ratios:
-        yield at_least("problems simulated 1000 x as fast", sum(ratio >= 1000 for ratio in ratios.values()), 3)
+        yield at_least(
+            "problems simulated 1000 x as fast", sum(ratio >= 1000 for ratio in ratios.values()), 3
+        )
     yield from absolute(results)
 
 
 def absolute(results: dict[str, Any]) -> Iterator[Row]:
     if here := results.get("devices"):
-        yield at_least("two devices / one", here["all"]["steps_per_second"] / here["one"]["steps_per_second"], 1.6)
+        yield at_least(
+            "two devices / one",
+            here["all"]["steps_per_second"] / here["one"]["steps_per_second"],
+            1.6,
+        )
         maze10 = here["maze10"]
-        yield at_most(f"Maze10 training, {maze10['worlds']} worlds: peak memory, GB", maze10["peak_memory"] / 1e9, 1.5)
+        yield at_most(
+            f"Maze10 training, {maze10['worlds']} worlds: peak memory, GB",
+            maze10["peak_memory"] / 1e9,
+            1.5,
+        )
     for name, taken in results.get("decisions", {}).items():
-        yield at_most(f"{name}: one decision, median microseconds", taken["p50"], 500 if name == "crowdnav" else 100)
+        yield at_most(
+            f"{name}: one decision, median microseconds",
+            taken["p50"],
+            500 if name == "crowdnav" else 100,
+        )
     for name, taken in results.get("start", {}).items():
         yield at_most(f"{name}: first iteration, cold, seconds", taken["cold"], 15)
         yield at_most(f"{name}: first iteration, compiled before, seconds", taken["warm"], 4)
@@ -101,11 +138,16 @@ def sections(results: dict[str, Any]) -> Iterator[str]:
             "Each in an environment of its own (`benchmarks/peers`), same cores, same run. Pendulum has no\n"
             "belief and no experts: a step of it is cheaper than any of ours. " + minibatches()
         )
-        yield pages.table(("who", "steps/s", "settings"), [peer_row(*item) for item in results["peers"].items()])
+        yield pages.table(
+            ("who", "steps/s", "settings"), [peer_row(*item) for item in results["peers"].items()]
+        )
     if "decisions" in results:
         yield "## One decision"
         yield "Filter, experts and residual for one robot (`Pilot.observe` and `act`), microseconds."
-        rows = [(name, f"{taken['p50']:.0f}", f"{taken['p99']:.0f}") for name, taken in results["decisions"].items()]
+        rows = [
+            (name, f"{taken['p50']:.0f}", f"{taken['p99']:.0f}")
+            for name, taken in results["decisions"].items()
+        ]
         yield pages.table(("problem", "median", "99 %"), rows)
     if "growth" in results:
         yield "## Growth"
@@ -122,9 +164,22 @@ def rates(results: dict[str, Any]) -> str:
     rows = []
     for name in SIX:
         found, learned = results["simulation"][name], results["training"][name]
-        numbers = (found["one_core"], found["all_cores"], ORIGINAL[name], learned["training"], learned["limit"])
+        numbers = (
+            found["one_core"],
+            found["all_cores"],
+            ORIGINAL[name],
+            learned["training"],
+            learned["limit"],
+        )
         rows.append((name, *[thousands(number) for number in numbers]))
-    head = ("problem", "simulation, one core", "simulation, all cores", "authors' code", "training", "network only")
+    head = (
+        "problem",
+        "simulation, one core",
+        "simulation, all cores",
+        "authors' code",
+        "training",
+        "network only",
+    )
     return pages.table(head, rows)
 
 
@@ -132,7 +187,11 @@ def peer_row(name: str, result: dict[str, Any]) -> tuple[str, str, str]:
     if "skipped" in result:
         return name, "-", f"skipped: {result['skipped']}"
     settings = result["settings"]
-    words = ", ".join(f"{key} {value}" for key, value in settings.items()) if isinstance(settings, dict) else settings
+    words = (
+        ", ".join(f"{key} {value}" for key, value in settings.items())
+        if isinstance(settings, dict)
+        else settings
+    )
     return name, thousands(result["steps_per_second"]), str(words)
 
 
@@ -140,7 +199,9 @@ def growth(axes: dict[str, Any]) -> str:
     rows = []
     for axis, grown in axes.items():
         exponent = f"{grown['exponent']:.2f} ({last_exponent(grown):.2f})"
-        for size, seconds, memory in zip(grown["sizes"], grown["seconds"], grown["memory"], strict=True):
+        for size, seconds, memory in zip(
+            grown["sizes"], grown["seconds"], grown["memory"], strict=True
+        ):
             rows.append((axis, str(size), f"{1e6 * seconds:.3g}", f"{memory / 1e6:.3g}", exponent))
     return pages.table(("of", "how many", "microseconds", "memory, MB", "exponent of time"), rows)
 
@@ -196,7 +257,10 @@ def picture(results: dict[str, Any], path: Path) -> None:
 
     sheet = Figure(figsize=(11, 4.2), layout="constrained")
     left, right = sheet.subplots(1, 2, width_ratios=(1.5, 1))
-    bars = {"simulation": ("simulation", "all_cores", "belief"), "training": ("training", "training", "action")}
+    bars = {
+        "simulation": ("simulation", "all_cores", "belief"),
+        "training": ("training", "training", "action"),
+    }
     bars["network only"] = ("training", "limit", "faint")
     for offset, (label, (section, field, colour)) in enumerate(bars.items()):
         if section in results:
@@ -205,15 +269,29 @@ def picture(results: dict[str, Any], path: Path) -> None:
             left.bar(places, heights, 0.25, label=label, color=PALETTE[colour])
     rejax = results.get("peers", {}).get(REJAX, {}).get("steps_per_second")
     if rejax:
-        left.axhline(rejax, color=PALETTE["ink"], linestyle="--", linewidth=1, label="rejax, Pendulum (training)")
-    left.set(yscale="log", ylabel="steps per second, all cores", xticks=range(len(SIX)), xticklabels=SIX)
+        left.axhline(
+            rejax,
+            color=PALETTE["ink"],
+            linestyle="--",
+            linewidth=1,
+            label="rejax, Pendulum (training)",
+        )
+    left.set(
+        yscale="log", ylabel="steps per second, all cores", xticks=range(len(SIX)), xticklabels=SIX
+    )
     left.legend(frameon=False, ncols=2, loc="upper right")
     left.set_ylim(top=left.get_ylim()[1] * 4)
     for axis, colour in zip(results.get("growth", {}), ("belief", "agent", "action"), strict=False):
         grown = results["growth"][axis]
         relative = [second / grown["seconds"][0] for second in grown["seconds"]]
         sizes = [size / grown["sizes"][0] for size in grown["sizes"]]
-        right.loglog(sizes, relative, "o-", color=PALETTE[colour], label=f"{axis} (exponent {grown['exponent']:.2f})")
+        right.loglog(
+            sizes,
+            relative,
+            "o-",
+            color=PALETTE[colour],
+            label=f"{axis} (exponent {grown['exponent']:.2f})",
+        )
     right.plot([1, 1000], [1, 1000], ":", color=PALETTE["faint"], label="proportional")
     right.set(xlabel="how many times as many", ylabel="how many times as long")
     right.legend(frameon=False)

@@ -27,11 +27,22 @@ STARTED = ("maze4", "maze10", "armshelf")
 PATIENCE = 600.0  # seconds for one child
 
 
-def child(name: str, argument: str, count: int | None = None, cache: Path | None = None) -> dict[str, Any]:
+def child(
+    name: str, argument: str, count: int | None = None, cache: Path | None = None
+) -> dict[str, Any]:
     """Run one measurement with so many devices."""
-    command = [sys.executable, "-m", "seerax.bench.children", name, argument, str(count or len(devices.cores()))]
+    command = [
+        sys.executable,
+        "-m",
+        "seerax.bench.children",
+        name,
+        argument,
+        str(count or len(devices.cores())),
+    ]
     environment = os.environ | ({"SEERAX_CACHE": str(cache)} if cache else {})
-    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, env=environment)
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=PATIENCE, env=environment
+    )
     if done.returncode:
         last = (done.stderr.strip().splitlines() or ["no word"])[-1]
         raise Mistake(f"Measuring {name} {argument} failed: {last}")
@@ -41,7 +52,9 @@ def child(name: str, argument: str, count: int | None = None, cache: Path | None
 Told = Callable[[str], None]
 
 
-def each(name: str, tell: Told, arguments: tuple[Any, ...], count: int | None = None) -> dict[str, Any]:
+def each(
+    name: str, tell: Told, arguments: tuple[Any, ...], count: int | None = None
+) -> dict[str, Any]:
     results = {}
     for argument in arguments:
         tell(f"{name.replace('_', ' ')} {argument}")
@@ -53,7 +66,9 @@ def measure_simulation(tell: Told) -> dict[str, Any]:
     """Per problem on one core and on all."""
     alone, together = (each("simulate", tell, SIX, count) for count in (1, None))
     rate = "steps_per_second"
-    return {name: {"one_core": alone[name][rate], "all_cores": together[name][rate]} for name in SIX}
+    return {
+        name: {"one_core": alone[name][rate], "all_cores": together[name][rate]} for name in SIX
+    }
 
 
 def measure_training(tell: Told) -> dict[str, Any]:
@@ -95,7 +110,9 @@ def measure_start(tell: Told) -> dict[str, Any]:
         with tempfile.TemporaryDirectory() as folder:
             for state in ("cold", "warm"):
                 tell(f"first iteration of {problem}, {state}")
-                results.setdefault(problem, {})[state] = child("start", problem, cache=Path(folder))["seconds"]
+                results.setdefault(problem, {})[state] = child(
+                    "start", problem, cache=Path(folder)
+                )["seconds"]
     return results
 
 
@@ -123,7 +140,11 @@ def chosen(names: tuple[str, ...]) -> dict[str, Section]:
 
 
 def machine() -> dict[str, Any]:
-    return {"cores": len(devices.cores()), "processor": processor(), "python": platform.python_version()}
+    return {
+        "cores": len(devices.cores()),
+        "processor": processor(),
+        "python": platform.python_version(),
+    }
 
 
 def processor() -> str:

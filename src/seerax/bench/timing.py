@@ -30,7 +30,9 @@ def timed(work: Callable[[], Any], seconds: float = 3.0, least: int = 5) -> Timi
     return Timing(float(np.median(taken)), min(taken), len(taken))
 
 
-def alternated(works: dict[str, Callable[[], Any]], seconds: float = 8.0, least: int = 5) -> dict[str, Timing]:
+def alternated(
+    works: dict[str, Callable[[], Any]], seconds: float = 8.0, least: int = 5
+) -> dict[str, Timing]:
     """Several in turns, so that whatever slows the machine slows all of them."""
     taken: dict[str, list[float]] = {name: [] for name in works}
     for work in works.values():
@@ -41,7 +43,9 @@ def alternated(works: dict[str, Callable[[], Any]], seconds: float = 8.0, least:
             begun = time.perf_counter()
             jax.block_until_ready(work())
             taken[name].append(time.perf_counter() - begun)
-    return {name: Timing(float(np.median(each)), min(each), len(each)) for name, each in taken.items()}
+    return {
+        name: Timing(float(np.median(each)), min(each), len(each)) for name, each in taken.items()
+    }
 
 
 def exponent(sizes: list[int], seconds: list[float]) -> float:

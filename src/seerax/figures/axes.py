@@ -29,6 +29,15 @@ def tidy(ax: Axes, across: str, up: str) -> None:
 
 def shared_legend(figure: Figure, columns: int, title: str | None = None) -> None:
     """One below all panels, every label in it once."""
-    shown = dict(pair[::-1] for ax in figure.axes for pair in zip(*ax.get_legend_handles_labels(), strict=True))
-    look: dict[str, Any] = {"loc": "outside lower center", "frameon": False, "fontsize": 10, "title_fontsize": 9}
+    shown = dict(
+        pair[::-1]
+        for ax in figure.axes
+        for pair in zip(*ax.get_legend_handles_labels(), strict=True)
+    )
+    look: dict[str, Any] = {
+        "loc": "outside lower center",
+        "frameon": False,
+        "fontsize": 10,
+        "title_fontsize": 9,
+    }
     figure.legend(shown.values(), shown.keys(), ncols=columns, title=title, **look)

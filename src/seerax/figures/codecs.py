@@ -30,7 +30,15 @@ def write_mp4(path: Path, frames: Iterator[np.ndarray], fps: int) -> None:
         "-",
     ]
     given = ["-c:v", "libx264", "-crf", "20", "-pix_fmt", "yuv420p", "-movflags", "+faststart"]
-    command = [imageio_ffmpeg.get_ffmpeg_exe(), "-loglevel", "error", "-y", *taken, *given, str(path)]
+    command = [
+        imageio_ffmpeg.get_ffmpeg_exe(),
+        "-loglevel",
+        "error",
+        "-y",
+        *taken,
+        *given,
+        str(path),
+    ]
     with subprocess.Popen(command, stdin=subprocess.PIPE) as process:
         assert process.stdin is not None
         for frame in chain([first], frames):
@@ -43,7 +51,9 @@ def write_gif(path: Path, frames: Iterator[np.ndarray], fps: int) -> None:
     """One palette for all frames, so that what stands still costs nothing."""
     few = Image.new("P", (1, 1))
     few.putpalette(tints().ravel().tolist())
-    images = (Image.fromarray(frame).quantize(palette=few, dither=Image.Dither.NONE) for frame in frames)
+    images = (
+        Image.fromarray(frame).quantize(palette=few, dither=Image.Dither.NONE) for frame in frames
+    )
     next(images).save(path, save_all=True, append_images=images, duration=1000 / fps, loop=0)
 
 

@@ -25,7 +25,10 @@ LEGEND = 30  # characters in a line of it, which stands beside the curves and mu
 
 
 def curve(
-    path: str | Path, runs: Mapping[str, Sequence[Run]], ensemble: float | None = None, clairvoyant: float | None = None
+    path: str | Path,
+    runs: Mapping[str, Sequence[Run]],
+    ensemble: float | None = None,
+    clairvoyant: float | None = None,
 ) -> None:
     """Held-out return over training for each label, against the experts' ensemble and the expert told phi."""
     figure = Figure(figsize=(7.6, 4.0), layout="constrained")
@@ -34,15 +37,30 @@ def curve(
 
 
 def draw_curves(
-    ax: Axes, runs: Mapping[str, Sequence[Run]], ensemble: float | None = None, clairvoyant: float | None = None
+    ax: Axes,
+    runs: Mapping[str, Sequence[Run]],
+    ensemble: float | None = None,
+    clairvoyant: float | None = None,
 ) -> None:
     for (label, seeds), colour in zip(runs.items(), colours(runs), strict=True):
         several = f" ({len(seeds)} seeds)" if len(seeds) > 1 else ""
         draw_curve(ax, seeds, label=fill(label + several, LEGEND), color=colour)
     if ensemble is not None:
-        ax.axhline(ensemble, color=PALETTE["ensemble"], linestyle="--", linewidth=1.5, label="ensemble of experts")
+        ax.axhline(
+            ensemble,
+            color=PALETTE["ensemble"],
+            linestyle="--",
+            linewidth=1.5,
+            label="ensemble of experts",
+        )
     if clairvoyant is not None:
-        ax.axhline(clairvoyant, color=PALETTE["clairvoyant"], linestyle=":", linewidth=2, label="clairvoyant expert")
+        ax.axhline(
+            clairvoyant,
+            color=PALETTE["clairvoyant"],
+            linestyle=":",
+            linewidth=2,
+            label="clairvoyant expert",
+        )
     tidy(ax, STEPS, "held-out return")
     in_millions(ax)
     note = "shaded: 95 % interval" if any(len(seeds) > 1 for seeds in runs.values()) else None
@@ -55,7 +73,9 @@ def draw_curve(ax: Axes, seeds: Sequence[Run], **look: Any) -> np.ndarray:
     steps, mean, margin = over_seeds(seeds)
     [line] = ax.plot(steps, mean, **{"linewidth": 2, **look})
     if len(seeds) > 1:
-        ax.fill_between(steps, mean - margin, mean + margin, color=line.get_color(), alpha=0.18, linewidth=0)
+        ax.fill_between(
+            steps, mean - margin, mean + margin, color=line.get_color(), alpha=0.18, linewidth=0
+        )
     return mean
 
 
@@ -74,4 +94,8 @@ def over_seeds(seeds: Sequence[Run]) -> tuple[np.ndarray, np.ndarray, np.ndarray
     values = np.stack([np.asarray(returns)[:count] for _, returns in seeds], axis=-1)
     if len(seeds) == 1:
         return steps, values[:, 0], np.zeros(count)
-    return steps, values.mean(-1), stdtrit(len(seeds) - 1, 0.975) * statistics.standard_error(values)
+    return (
+        steps,
+        values.mean(-1),
+        stdtrit(len(seeds) - 1, 0.975) * statistics.standard_error(values),
+    )

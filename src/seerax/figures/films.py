@@ -69,7 +69,11 @@ class Panel:
 
 
 def film(
-    path: str | Path, panels: Sequence[tuple[str, Episode]], draw: Draw, senses: Senses | None = None, fps: int = 20
+    path: str | Path,
+    panels: Sequence[tuple[str, Episode]],
+    draw: Draw,
+    senses: Senses | None = None,
+    fps: int = 20,
 ) -> None:
     """Episodes side by side on one clock, as .mp4 or .gif. With `senses` (the problem's), sensing is counted too."""
     check(path, "film")
@@ -83,7 +87,9 @@ def tell(title: str, episode: Episode, senses: Senses | None) -> Story:
     earned = np.concatenate([[0.0], np.cumsum(episode.reward[:-1])])
     flags = None
     if senses is not None:
-        flags = np.asarray(jax.vmap(senses)(episode.situation.state, episode.action)) & ~episode.over
+        flags = (
+            np.asarray(jax.vmap(senses)(episode.situation.state, episode.action)) & ~episode.over
+        )
     return Story(title, episode, earned, flags, probabilities(episode.situation.belief))
 
 
@@ -126,18 +132,30 @@ def lay_out(stories: Sequence[Story]) -> tuple[Figure, list[Panel]]:
     height = LEGEND + CAPTION + STRIP + GAP + SIDE + TITLE
     figure = Figure(figsize=(SIDE * len(stories) / DPI, height / DPI), dpi=DPI)
     last = max(story.last for story in stories)
-    tight = {"frameon": False, "columnspacing": 1.4, "handletextpad": 0.5, "handlelength": 1.6, "borderaxespad": 0.6}
+    tight = {
+        "frameon": False,
+        "columnspacing": 1.4,
+        "handletextpad": 0.5,
+        "handlelength": 1.6,
+        "borderaxespad": 0.6,
+    }
     sensing = any(story.senses is not None for story in stories)
     figure.legend(handles=legend(sensing), loc="lower center", ncols=5, fontsize=9, **tight)
-    return figure, [lay_panel(figure, SIDE * column, story, last) for column, story in enumerate(stories)]
+    return figure, [
+        lay_panel(figure, SIDE * column, story, last) for column, story in enumerate(stories)
+    ]
 
 
 def lay_panel(figure: Figure, left: int, story: Story, last: int) -> Panel:
     """From the bottom: caption, strip, stage, title."""
     across, up = 1 / figure.bbox.width, 1 / figure.bbox.height
     floor, stage_floor = LEGEND + CAPTION, LEGEND + CAPTION + STRIP + GAP
-    strip = figure.add_axes(((left + GUTTER) * across, floor * up, (SIDE - 2 * GUTTER) * across, STRIP * up))
-    stage = figure.add_axes(((left + 8) * across, (stage_floor + 8) * up, (SIDE - 16) * across, (SIDE - 16) * up))
+    strip = figure.add_axes(
+        ((left + GUTTER) * across, floor * up, (SIDE - 2 * GUTTER) * across, STRIP * up)
+    )
+    stage = figure.add_axes(
+        ((left + 8) * across, (stage_floor + 8) * up, (SIDE - 16) * across, (SIDE - 16) * up)
+    )
     middle = (left + SIDE / 2) * across
     figure.text(middle, (stage_floor + SIDE + 4) * up, story.title, ha="center", fontsize=14)
     words = figure.text(middle, (LEGEND + 14) * up, "", ha="center", fontsize=11)
@@ -157,7 +175,9 @@ def draw_strip(ax: Axes, story: Story, last: int) -> Rectangle:
         draw_beliefs(ax, story.belief)
     if story.senses is not None:
         times = np.flatnonzero(story.senses)
-        ax.vlines(times, 1.03, 1.1, PALETTE["sensing"], transform=ax.get_xaxis_transform(), clip_on=False)
+        ax.vlines(
+            times, 1.03, 1.1, PALETTE["sensing"], transform=ax.get_xaxis_transform(), clip_on=False
+        )
     cover = Rectangle((0, -0.01), last + 1, 1.12, transform=ax.get_xaxis_transform(), clip_on=False)
     cover.set(facecolor=PALETTE["paper"], edgecolor="none")
     ax.add_patch(cover)
@@ -169,7 +189,9 @@ def draw_beliefs(ax: Axes, belief: np.ndarray) -> None:
     steps, count = belief.shape
     image = np.empty((count, steps, 4))
     image[..., :3], image[..., 3] = to_rgb(PALETTE["belief"]), belief.T
-    ax.imshow(image, aspect="auto", extent=(-0.5, steps - 0.5, count + 0.5, 0.5), interpolation="nearest")
+    ax.imshow(
+        image, aspect="auto", extent=(-0.5, steps - 0.5, count + 0.5, 0.5), interpolation="nearest"
+    )
     ax.set_yticks(range(1, count + 1) if count <= 6 else (1, count))
     ax.set_ylabel("belief", fontsize=8)
 

@@ -62,7 +62,9 @@ def squeeze(ax: Axes, bend: Bend, low: float, high: float) -> None:
     bottom = float(bend.height(bend.place(low) - room))
     ax.axhspan(bottom, bend.knee, color=PALETTE["pale"], alpha=0.35, linewidth=0, zorder=0)
     ax.yaxis.set_major_locator(FixedLocator(ticks(bend, low, high)))
-    ax.yaxis.set_major_formatter(FuncFormatter(lambda height, _: f"{height:g}".replace("-", "\N{MINUS SIGN}")))
+    ax.yaxis.set_major_formatter(
+        FuncFormatter(lambda height, _: f"{height:g}".replace("-", "\N{MINUS SIGN}"))
+    )
     ax.set_ylim(bottom, high + room)
 
 
@@ -74,4 +76,9 @@ def ticks(bend: Bend, low: float, high: float) -> list[float]:
     places = bend.knee + (float(bend.place(low)) - bend.knee) * np.array([0.5, 0.9])
     deep = step * np.round(bend.height(places) / step) + 0.0  # no -0
     margin = 0.08 * (high - bend.knee)
-    return sorted({*deep[deep < bend.knee - margin].tolist(), *straight[straight > bend.knee + margin].tolist()})
+    return sorted(
+        {
+            *deep[deep < bend.knee - margin].tolist(),
+            *straight[straight > bend.knee + margin].tolist(),
+        }
+    )

@@ -73,7 +73,9 @@ def draw_scale(figure: Figure, mesh: Any, panels: Sequence[Axes]) -> None:
     bar.outline.set_visible(False)
 
 
-def draw_sensing(ax: Axes, arena: Arena, positions: np.ndarray, sensed: np.ndarray, cells: int = 70) -> Any:
+def draw_sensing(
+    ax: Axes, arena: Arena, positions: np.ndarray, sensed: np.ndarray, cells: int = 70
+) -> Any:
     """Positions [n, 2] and flags [n]; returns the coloured mesh."""
     arena.draw_place(ax)
     for label in ax.texts:
@@ -82,7 +84,9 @@ def draw_sensing(ax: Axes, arena: Arena, positions: np.ndarray, sensed: np.ndarr
     positions, sensed = np.clip(positions, -arena.half, arena.half), np.asarray(sensed, bool)
     visits, counts = per_cell(positions, edges), per_cell(positions[sensed], edges)
     ax.pcolormesh(edges, edges, visits, cmap=VISITED, zorder=3)
-    return ax.pcolormesh(edges, edges, counts, cmap=SENSED, norm=LogNorm(1, max(2.0, counts.max())), zorder=4)
+    return ax.pcolormesh(
+        edges, edges, counts, cmap=SENSED, norm=LogNorm(1, max(2.0, counts.max())), zorder=4
+    )
 
 
 def per_cell(positions: np.ndarray, edges: np.ndarray) -> np.ma.MaskedArray:

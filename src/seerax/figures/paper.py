@@ -73,8 +73,18 @@ class Form(NamedTuple):
 
 EPSILONS = (0, 10, 100)
 FORMS = (
-    Form("the paper's bonus", "brpo", 0.0, {"{}-brpo": 0, "{}-brpo-bonus10": 10, "{}-brpo-bonus100": 100}),
-    Form("the authors' code's", "posterior sampling", -0.2, {"{}-brpo-gain10": 10, "{}-brpo-gain100": 100}),
+    Form(
+        "the paper's bonus",
+        "brpo",
+        0.0,
+        {"{}-brpo": 0, "{}-brpo-bonus10": 10, "{}-brpo-bonus100": 100},
+    ),
+    Form(
+        "the authors' code's",
+        "posterior sampling",
+        -0.2,
+        {"{}-brpo-gain10": 10, "{}-brpo-gain100": 100},
+    ),
     Form("potential-based", "optimal", 0.2, {"{}-brpo-potential100": 100}),
 )
 
@@ -104,7 +114,9 @@ def bonus(path: str | Path, results: Results) -> None:
 # ---- panels of curves --------------------------------------------------------------------------------------------
 
 
-def lay_out_curves(results: Results, problems: Sequence[str], lines: Sequence[Line], rows: int = 1) -> Figure:
+def lay_out_curves(
+    results: Results, problems: Sequence[str], lines: Sequence[Line], rows: int = 1
+) -> Figure:
     """One panel a problem, one legend below them all."""
     learned = [line.entry for line in lines if not line.level]
     found = insist(present(results, problems, learned))
@@ -117,7 +129,9 @@ def lay_out_curves(results: Results, problems: Sequence[str], lines: Sequence[Li
     for place, ax in enumerate(figure.axes):
         ax.set_xlabel(STEPS if place >= columns * (rows - 1) else "", fontsize=11)
         ax.set_ylabel("held-out return" if place % columns == 0 else "", fontsize=11)
-    shared_legend(figure, 4 if columns > 1 else 2, note([len(runs(results[name])) for name in found], bent))
+    shared_legend(
+        figure, 4 if columns > 1 else 2, note([len(runs(results[name])) for name in found], bent)
+    )
     return figure
 
 
@@ -125,7 +139,9 @@ def draw_panel(ax: Axes, results: Results, problem: str, lines: Sequence[Line]) 
     """Curves of what was learned; levels reach across. Returns whether its scale is bent."""
     tidy(ax, "", "")
     entries = {line: entry for line in lines if (entry := results.get(line.entry.format(problem)))}
-    curves = {line: runs(entry) for line, entry in entries.items() if not line.level and runs(entry)}
+    curves = {
+        line: runs(entry) for line, entry in entries.items() if not line.level and runs(entry)
+    }
     if not curves:
         say_nothing(ax)
         return False
@@ -146,12 +162,20 @@ def look(line: Line) -> dict[str, Any]:
     """BRPO lies on top, levels below."""
     place = 1.8 if line.level else 2.2 if line.colour == "brpo" else 2.0
     colour = PALETTE[line.colour]
-    return {"label": line.label, "color": colour, "linestyle": line.style, "linewidth": line.width, "zorder": place}
+    return {
+        "label": line.label,
+        "color": colour,
+        "linestyle": line.style,
+        "linewidth": line.width,
+        "zorder": place,
+    }
 
 
 def runs(entry: Mapping[str, Any]) -> list[Run]:
     curves = [curve for curve in entry.get("curves") or [] if curve["steps"]]
-    return [(np.asarray(curve["steps"]), np.asarray(curve["held_out"], np.float64)) for curve in curves]
+    return [
+        (np.asarray(curve["steps"]), np.asarray(curve["held_out"], np.float64)) for curve in curves
+    ]
 
 
 def note(seeds: Sequence[int], bent: bool) -> str | None:
@@ -176,7 +200,9 @@ def lay_out_bonuses(results: Results) -> Figure:
     draw_crashes(beside, results, "door4")
     beside.set_title("Door4, crashes", fontsize=12)
     figure.axes[0].set_ylabel("return", fontsize=11)
-    shared_legend(figure, 4, "points: returned policies, hollow: last policies, with 95 % intervals")
+    shared_legend(
+        figure, 4, "points: returned policies, hollow: last policies, with 95 % intervals"
+    )
     return figure
 
 
@@ -197,14 +223,18 @@ def draw_crashes(ax: Axes, results: Results, problem: str) -> None:
         ax.set_yscale("log")
 
 
-def draw_forms(ax: Axes, results: Results, problem: str, part: Callable[[Any], Any], **marks: Any) -> bool:
+def draw_forms(
+    ax: Axes, results: Results, problem: str, part: Callable[[Any], Any], **marks: Any
+) -> bool:
     """Points with intervals of one part of the results, form by form. Returns whether there are any."""
     tidy(ax, "epsilon of the bonus", "")
     there = False
     for form in FORMS:
         names = {entry.format(problem): epsilon for entry, epsilon in form.entries.items()}
         finals = {
-            epsilon: found for name, epsilon in names.items() if name in results and (found := part(results[name]))
+            epsilon: found
+            for name, epsilon in names.items()
+            if name in results and (found := part(results[name]))
         }
         if finals:
             draw_finals(ax, form, finals, **marks)
@@ -214,13 +244,17 @@ def draw_forms(ax: Axes, results: Results, problem: str, part: Callable[[Any], A
     return there
 
 
-def draw_finals(ax: Axes, form: Form, finals: Mapping[int, Mapping[str, Any]], **marks: Any) -> None:
+def draw_finals(
+    ax: Axes, form: Form, finals: Mapping[int, Mapping[str, Any]], **marks: Any
+) -> None:
     places = [EPSILONS.index(epsilon) + form.aside for epsilon in finals]
     means = np.array([final["mean"] for final in finals.values()])
     intervals = np.array([final["ci95"] for final in finals.values()])
     margins = np.abs(intervals - means[:, None]).T
     label, colour = None if marks else form.label, PALETTE[form.colour]
-    ax.errorbar(places, means, margins, fmt="o", color=colour, capsize=4, markersize=6, label=label, **marks)
+    ax.errorbar(
+        places, means, margins, fmt="o", color=colour, capsize=4, markersize=6, label=label, **marks
+    )
     ax.set_xticks(range(len(EPSILONS)), [str(epsilon) for epsilon in EPSILONS])
     ax.set_xlim(-0.5, len(EPSILONS) - 0.5)
 
@@ -241,5 +275,13 @@ def insist(found: list[str]) -> list[str]:
 
 
 def say_nothing(ax: Axes) -> None:
-    ax.text(0.5, 0.5, "not run yet", transform=ax.transAxes, ha="center", va="center", color=PALETTE["faint"])
+    ax.text(
+        0.5,
+        0.5,
+        "not run yet",
+        transform=ax.transAxes,
+        ha="center",
+        va="center",
+        color=PALETTE["faint"],
+    )
     ax.set(xticks=[], yticks=[])

@@ -43,7 +43,9 @@ def lay_out_reels(reels: Sequence[Reel], frames: int) -> Figure:
     panels = figure.subplots(len(reels), frames, squeeze=False)
     for row, reel in zip(panels, reels, strict=True):
         draw_reel(row, reel)
-    handles = marks(*(any(hasattr(reel.problem, ability) for reel in reels) for ability in ("senses", "place")))
+    handles = marks(
+        *(any(hasattr(reel.problem, ability) for reel in reels) for ability in ("senses", "place"))
+    )
     figure.legend(handles=handles, loc="outside lower center", ncols=7, fontsize=17, frameon=False)
     return figure
 
@@ -55,7 +57,16 @@ def draw_reel(row: Sequence[Axes], reel: Reel) -> None:
         draw_keyframe(ax, reel, story, now)
     for ax in row[len(moments) :]:
         ax.set_axis_off()
-    row[0].text(-0.04, 0.5, reel.title, transform=row[0].transAxes, rotation=90, ha="right", va="center", fontsize=22)
+    row[0].text(
+        -0.04,
+        0.5,
+        reel.title,
+        transform=row[0].transAxes,
+        rotation=90,
+        ha="right",
+        va="center",
+        fontsize=22,
+    )
 
 
 def choose(story: Story, frames: int) -> list[int]:
@@ -78,23 +89,44 @@ def draw_keyframe(ax: Axes, reel: Reel, story: Story, now: int) -> None:
         elif artist.get_gid() in ABOVE_ALL:
             artist.set_zorder(4)
     if hasattr(reel.problem, "place"):
-        draw_trail(ax, np.asarray(jax.vmap(reel.problem.place)(reel.episode.situation.state)), story, now)
-    ax.text(0.5, -0.03, caption(story, now), transform=ax.transAxes, ha="center", va="top", fontsize=17)
+        draw_trail(
+            ax, np.asarray(jax.vmap(reel.problem.place)(reel.episode.situation.state)), story, now
+        )
+    ax.text(
+        0.5, -0.03, caption(story, now), transform=ax.transAxes, ha="center", va="top", fontsize=17
+    )
 
 
 def draw_trail(ax: Axes, places: np.ndarray, story: Story, now: int) -> None:
     """Where it has been until now, [time, 2], dotted where it has sensed: a reading is taken where the step ends."""
-    ax.plot(*places[: now + 1].T, color=PALETTE["agent"], linewidth=1.8, alpha=0.7, zorder=3, gid="trail")
+    ax.plot(
+        *places[: now + 1].T,
+        color=PALETTE["agent"],
+        linewidth=1.8,
+        alpha=0.7,
+        zorder=3,
+        gid="trail",
+    )
     if story.senses is not None:
         sensed = places[1 : now + 1][story.senses[:now]]
         ax.plot(*sensed.T, "o", color=PALETTE["sensing"], markersize=3.5, zorder=3.5, gid="sensed")
 
 
 def caption(story: Story, now: int) -> str:
-    return f"step {now}" if story.senses is None else f"step {now}, sensed {story.senses[:now].sum()}"
+    return (
+        f"step {now}" if story.senses is None else f"step {now}, sensed {story.senses[:now].sum()}"
+    )
 
 
 def marks(sensing: bool, moving: bool) -> list[Line2D]:
     way = Line2D([], [], color=PALETTE["agent"], linewidth=1.8, alpha=0.7, label="way so far")
-    dots = Line2D([], [], color=PALETTE["sensing"], marker="o", markersize=4, linestyle="none", label="sensed there")
+    dots = Line2D(
+        [],
+        [],
+        color=PALETTE["sensing"],
+        marker="o",
+        markersize=4,
+        linestyle="none",
+        label="sensed there",
+    )
     return [*legend(sensing), *[way] * moving, *[dots] * (moving and sensing)]

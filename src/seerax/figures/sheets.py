@@ -23,7 +23,10 @@ def scene(draw: Draw, episode: Episode, time: int) -> Callable[[Axes], None]:
     moment = jax.tree.map(lambda leaf: leaf[time], episode)
     situation, action = moment.situation, moment.action
     if moment.over:
-        situation, action = situation._replace(advice=np.zeros_like(situation.advice)), np.zeros_like(action)
+        situation, action = (
+            situation._replace(advice=np.zeros_like(situation.advice)),
+            np.zeros_like(action),
+        )
     return lambda ax: draw(ax, situation, action, moment.latent)
 
 
@@ -31,7 +34,9 @@ def setup(path: str | Path, scenes: Sequence[tuple[str, Callable[[Axes], None]]]
     """One sheet with all scenes, at most four in a row and the rows as even as possible."""
     rows = -(-len(scenes) // 4)
     columns = -(-len(scenes) // rows)
-    figure = Figure(figsize=(3.6 * columns, 4.0 * rows), layout=ConstrainedLayoutEngine(w_pad=0.1, h_pad=0.1))
+    figure = Figure(
+        figsize=(3.6 * columns, 4.0 * rows), layout=ConstrainedLayoutEngine(w_pad=0.1, h_pad=0.1)
+    )
     for place, (title, show) in enumerate(scenes):
         ax = figure.add_subplot(rows, columns, place + 1)
         show(ax)

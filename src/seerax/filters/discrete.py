@@ -17,7 +17,9 @@ LogLikelihood = Callable[[State, Action, State, Latent], Array]
 # log P(phi_j | s, a, s', phi_i) as a matrix [i, j]
 LogTransition = Callable[[State, Action, State], Array]
 
-HARDEST_EVIDENCE = 1e3  # nats one observation may speak against a hypothesis, relative to the best one
+HARDEST_EVIDENCE = (
+    1e3  # nats one observation may speak against a hypothesis, relative to the best one
+)
 SUREST = 10.0  # log-odds beyond which a network need not tell beliefs apart
 
 
@@ -27,7 +29,9 @@ def evidence(log_likelihood: Array) -> Array:
     NaN counts as impossible, like -inf; what is impossible under all hypotheses says nothing.
     """
     extremes = jnp.finfo(jnp.float32)
-    finite = jnp.nan_to_num(log_likelihood, nan=extremes.min, neginf=extremes.min, posinf=extremes.max)
+    finite = jnp.nan_to_num(
+        log_likelihood, nan=extremes.min, neginf=extremes.min, posinf=extremes.max
+    )
     best = finite.max(-1, keepdims=True)
     return jnp.maximum(finite - best, -HARDEST_EVIDENCE)
 
@@ -39,7 +43,9 @@ def condition(log_belief: Array, log_likelihood: Array) -> Array:
 
 def predict(log_belief: Array, log_transition: Array) -> Array:
     """sum_i b(phi_i) P(phi_j | phi_i), in log space."""
-    moved = jax.nn.logsumexp(log_belief[..., :, None] + jnp.maximum(log_transition, -HARDEST_EVIDENCE), axis=-2)
+    moved = jax.nn.logsumexp(
+        log_belief[..., :, None] + jnp.maximum(log_transition, -HARDEST_EVIDENCE), axis=-2
+    )
     return jax.nn.log_softmax(moved, axis=-1)
 
 
@@ -72,7 +78,9 @@ class Categorical:
 
     def update(self, belief: Array, state: State, action: Action, next_state: State) -> Array:
         """b'(phi') = eta * sum_phi b(phi) P(s' | s, phi, a) P(phi' | s, phi, a, s')."""
-        likelihood = jax.vmap(self.log_likelihood, (None, None, None, 0))(state, action, next_state, self.support)
+        likelihood = jax.vmap(self.log_likelihood, (None, None, None, 0))(
+            state, action, next_state, self.support
+        )
         belief = condition(belief, likelihood)
         if self.log_transition is None:
             return belief
@@ -124,7 +132,9 @@ class Factored:
 
     def update(self, belief: Array, state: State, action: Action, next_state: State) -> Array:
         """A loop over the candidates, not vmap: rows of m numbers run faster than rows of k, of which there are few."""
-        each = jax.lax.map(lambda latent: self.log_likelihood(state, action, next_state, latent), self.support)
+        each = jax.lax.map(
+            lambda latent: self.log_likelihood(state, action, next_state, latent), self.support
+        )
         belief = condition(belief, each.T)
         if self.log_transition is None:
             return belief
@@ -146,7 +156,9 @@ class Factored:
         return self._pick(jax.random.categorical(key, belief, axis=-1))
 
     def mean(self, belief: Array) -> Latent:
-        return jax.tree.map(lambda values: jnp.einsum("mk,km...->m...", jnp.exp(belief), values), self.support)
+        return jax.tree.map(
+            lambda values: jnp.einsum("mk,km...->m...", jnp.exp(belief), values), self.support
+        )
 
     def _pick(self, index: Array) -> Latent:
         return jax.tree.map(lambda values: values[index, jnp.arange(index.size)], self.support)
@@ -154,4 +166,6 @@ class Factored:
 
 def spread(values: Any, factors: int) -> Any:
     """A support for `Factored` in which every factor has the same candidates [k, ...]."""
-    return jax.tree.map(lambda v: jnp.broadcast_to(v[:, None], (v.shape[0], factors, *v.shape[1:])), values)
+    return jax.tree.map(
+        lambda v: jnp.broadcast_to(v[:, None], (v.shape[0], factors, *v.shape[1:])), values
+    )

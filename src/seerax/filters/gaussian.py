@@ -61,7 +61,9 @@ def firm(covariance: Array, floor: Array | float = 0.0) -> Array:
     """
     covariance = (covariance + covariance.T) / 2
     variance = jnp.diagonal(covariance)
-    left = jnp.square(jnp.diagonal(root(covariance)))  # of each variance, given the coordinates before
+    left = jnp.square(
+        jnp.diagonal(root(covariance))
+    )  # of each variance, given the coordinates before
     sound = (left > CONDITION * variance).all()
     raised = jnp.maximum(jnp.where(sound, 1.0, 1 + CONDITION) * variance, floor)
     return covariance + jnp.diag(raised - variance)
@@ -138,9 +140,13 @@ class ExtendedKalman:
         surprise, K = jnp.sqrt(innovation @ solved[:, 0]), solved[:, 1:].T
         mean = mean + K @ (innovation * jnp.minimum(1.0, SURPRISE / surprise))
         kept = jnp.eye(mean.size) - K @ H
-        return self._sound(jnp.isfinite(told).all(), belief, Gaussian(mean, kept @ P @ kept.T + K @ R @ K.T))
+        return self._sound(
+            jnp.isfinite(told).all(), belief, Gaussian(mean, kept @ P @ kept.T + K @ R @ K.T)
+        )
 
-    def _predict(self, belief: Gaussian, state: State, action: Action, next_state: State) -> Gaussian:
+    def _predict(
+        self, belief: Gaussian, state: State, action: Action, next_state: State
+    ) -> Gaussian:
         mean, P = belief
         moved = lambda latent: self.motion(state, action, next_state, latent)  # type: ignore[misc]  # noqa: E731
         F = jax.jacfwd(moved)(mean)

@@ -12,7 +12,14 @@ import jax
 
 from seerax.core import BeliefMDP, Key
 from seerax.errors import Mistake
-from seerax.laws.beliefs import brute_force, calibration, collapsed_belief, has_experts, latent_stays, starts_at_prior
+from seerax.laws.beliefs import (
+    brute_force,
+    calibration,
+    collapsed_belief,
+    has_experts,
+    latent_stays,
+    starts_at_prior,
+)
 from seerax.laws.episodes import bounds, dead_step, finite, zero_residual
 from seerax.laws.latents import fresh_latent, latent_matters
 from seerax.laws.observing import EPISODES, Observed, kind, told
@@ -67,27 +74,48 @@ def check_object(thing: Any) -> BeliefMDP:
     if isinstance(thing, BeliefMDP):
         return thing
     if not accepts(thing, 0):
-        raise Mistake(f"Give a BeliefMDP or a function without arguments that returns one, not {kind(thing)}.")
+        raise Mistake(
+            f"Give a BeliefMDP or a function without arguments that returns one, not {kind(thing)}."
+        )
     try:
         made = thing()
     except Exception as error:
         raise Mistake(f"Building the BeliefMDP raised {told(error)}.") from error
     if not isinstance(made, BeliefMDP):
-        raise Mistake(f"The function must return a BeliefMDP(problem, filter, advisor), but it returned {kind(made)}.")
+        raise Mistake(
+            f"The function must return a BeliefMDP(problem, filter, advisor), but it returned {kind(made)}."
+        )
     return made
 
 
 LAWS = (
-    Law("members", "Problem, filter, advisor and expert have all that is needed.", members, gate=True),
+    Law(
+        "members",
+        "Problem, filter, advisor and expert have all that is needed.",
+        members,
+        gate=True,
+    ),
     Law("shapes", "Everything traces, and shapes and dtypes agree.", shapes, gate=True),
-    Law("finite", "States, rewards, beliefs, likelihoods and advice are finite.", finite, gate=True),
+    Law(
+        "finite", "States, rewards, beliefs, likelihoods and advice are finite.", finite, gate=True
+    ),
     Law("bounds", "Advice lies within the action bounds.", bounds),
     Law("fresh latent", "Every episode has a latent of its own.", fresh_latent),
     Law("latent matters", "Each coordinate of the latent changes what happens.", latent_matters),
     Law("prior", "The belief starts at the prior.", starts_at_prior),
-    Law("calibration", "Beliefs are as sure as they are right.", calibration, lambda seen: bool(seen.still_running)),
+    Law(
+        "calibration",
+        "Beliefs are as sure as they are right.",
+        calibration,
+        lambda seen: bool(seen.still_running),
+    ),
     Law("zero residual", "A residual of zero is exactly the ensemble.", zero_residual),
-    Law("collapsed belief", "Sure of a latent, the advisor says what its expert says.", collapsed_belief, has_experts),
+    Law(
+        "collapsed belief",
+        "Sure of a latent, the advisor says what its expert says.",
+        collapsed_belief,
+        has_experts,
+    ),
     Law("brute force", "The filter is Bayes' rule.", brute_force, latent_stays),
     Law("dead step", "The step after the end earns nothing and starts a fresh episode.", dead_step),
 )

@@ -36,7 +36,10 @@ def starts_at_prior(observed: Observed) -> Iterator[str]:
     if entries is not None:
         names += [f"the share of entry {index} of filter.support" for index in range(len(entries))]
         with_entry = np.hstack([entries, np.eye(len(entries))])
-        prior, believed = with_entry[nearest(entries, prior)], with_entry[nearest(entries, believed)]
+        prior, believed = (
+            with_entry[nearest(entries, prior)],
+            with_entry[nearest(entries, believed)],
+        )
     z = z_score(prior - believed)
     worst = np.abs(z).argmax()
     if abs(z[worst]) > LIMIT:
@@ -62,7 +65,13 @@ def guessed(observed: Observed) -> Iterator[Guessed]:
     for index, running in observed.still_running.items():
         truth = columns(taken(world.latent, (index, running)))
         held = truth if entries is None else entries[nearest(entries, truth)]
-        yield Guessed(TIMES[index], held, sample[index, running], mode[index, running], np.allclose(held, truth))
+        yield Guessed(
+            TIMES[index],
+            held,
+            sample[index, running],
+            mode[index, running],
+            np.allclose(held, truth),
+        )
 
 
 def calibration(observed: Observed) -> Iterator[str]:
@@ -95,7 +104,9 @@ def exactly_calibrated(seen: list[Guessed]) -> Iterator[str]:
     scores = [(overconfidence(at.truth, at.sample, at.mode), at.time, len(at.truth)) for at in seen]
     z, time, count = max(scores, key=lambda score: abs(score[0]))
     if abs(z) > LIMIT:
-        word, where = ("over-confident", "farther from") if z > 0 else ("under-confident", "closer to")
+        word, where = (
+            ("over-confident", "farther from") if z > 0 else ("under-confident", "closer to")
+        )
         found = f"filter is {word} at time {time} (z = {z:.1f} over {count} episodes): the true latent lies {where}"
         yield f"{found} filter.mode than filter.sample does. Compare the noise in filter.update and in problem.step."
 
@@ -113,7 +124,10 @@ def overconfidence(truth: np.ndarray, sample: np.ndarray, mode: np.ndarray) -> f
     The mean of squares is right even for a Gaussian belief that matches only two moments of the truth.
     """
     scale = np.where(truth.std(0) > 0, truth.std(0), 1.0)
-    apart = lambda guess: [np.square((guess - mode) / scale).mean(1), (guess != mode).any(1).astype(float)]  # noqa: E731
+    apart = lambda guess: [  # noqa: E731
+        np.square((guess - mode) / scale).mean(1),
+        (guess != mode).any(1).astype(float),
+    ]
     z = z_score(np.transpose(apart(truth)) - np.transpose(apart(sample)))
     return float(z[np.abs(z).argmax()])
 
@@ -131,7 +145,9 @@ def collapsed_belief(observed: Observed) -> Iterator[str]:
     advice = advised(mdp, observed.row_keys, world.time, world.situation.state, belief)
     latent = taken(jax.tree.map(np.asarray, filter.support), entry)
     found, expected = map(np.asarray, without_sensing(mdp, advice, world.situation.state, latent))
-    apart = (np.abs(found - expected) / np.subtract(mdp.problem.action_high, mdp.problem.action_low)).max(1)
+    apart = (
+        np.abs(found - expected) / np.subtract(mdp.problem.action_high, mdp.problem.action_low)
+    ).max(1)
     worst = apart.argmax()
     if apart[worst] > 1e-3:
         yield (
@@ -153,7 +169,9 @@ def without_sensing(mdp: BeliefMDP, advice: Array, state: Any, latent: Any) -> t
 
 
 def latent_stays(observed: Observed) -> bool:
-    return isinstance(observed.mdp.filter, Categorical) and observed.mdp.filter.log_transition is None
+    return (
+        isinstance(observed.mdp.filter, Categorical) and observed.mdp.filter.log_transition is None
+    )
 
 
 def brute_force(observed: Observed) -> Iterator[str]:

@@ -30,7 +30,9 @@ def finite(observed: Observed) -> Iterator[str]:
     if lives.log_likelihood is None:
         return
     likelihoods = np.reshape(lives.log_likelihood, (*lives.log_likelihood.shape[:3], -1))
-    unsound = (np.isnan(likelihoods) | np.isposinf(likelihoods)).any(-1) & ~lives.world.over[..., None]
+    unsound = (np.isnan(likelihoods) | np.isposinf(likelihoods)).any(-1) & ~lives.world.over[
+        ..., None
+    ]
     for entry in np.flatnonzero(unsound.any((0, 1))):
         found = f"filter.log_likelihood is NaN or +inf for entry {entry} of filter.support"
         cure = "The filter takes it for impossible; guard the divisions and logarithms (-inf is allowed)"
@@ -39,8 +41,13 @@ def finite(observed: Observed) -> Iterator[str]:
 
 def bounds(observed: Observed) -> Iterator[str]:
     mdp, world = observed.mdp, observed.rows().world
-    advice = np.asarray(advised(mdp, observed.row_keys, world.time, world.situation.state, world.situation.belief))
-    low, high = np.asarray(mdp.problem.action_low, float), np.asarray(mdp.problem.action_high, float)
+    advice = np.asarray(
+        advised(mdp, observed.row_keys, world.time, world.situation.state, world.situation.belief)
+    )
+    low, high = (
+        np.asarray(mdp.problem.action_low, float),
+        np.asarray(mdp.problem.action_high, float),
+    )
     beyond = np.maximum(low - advice, advice - high) / (high - low)
     for component in np.flatnonzero(beyond.max(0) > 1e-4):
         worst = advice[beyond[:, component].argmax(), component]
@@ -78,7 +85,11 @@ def dead_step(observed: Observed) -> Iterator[str]:
     for name, values in (("time", world.time), ("score", world.score)):
         if values[1:][over].any():
             yield f"BeliefMDP.step goes on with {name} = {values[1:][over].max()} after the end: it must start at 0."
-    beliefs = zip(named("belief", observed.mdp.filter.init()), jax.tree.leaves(world.situation.belief), strict=True)
+    beliefs = zip(
+        named("belief", observed.mdp.filter.init()),
+        jax.tree.leaves(world.situation.belief),
+        strict=True,
+    )
     for (name, first), values in beliefs:
         if not np.allclose(values[1:][over], first, atol=1e-5):
             yield f"BeliefMDP.step goes on with an old {name} after the end: it must start at filter.init()."

@@ -18,7 +18,9 @@ from seerax.laws.observing import LIMIT, ROWS, Observed, columns, numbers, taken
 def fresh_latent(observed: Observed) -> Iterator[str]:
     latent, over = observed.lives.world.latent, observed.lives.world.over
     end, episode = over.argmax(0), np.arange(over.shape[1])
-    first, last, after = (columns(taken(latent, (time, episode))) for time in (0 * end, end, end + 1))
+    first, last, after = (
+        columns(taken(latent, (time, episode))) for time in (0 * end, end, end + 1)
+    )
     if not observed.unknown:
         yield "problem.prior gives the same latent every time: draw it with its key."
     elif np.ptp(first, axis=0).max() == 0:
@@ -49,7 +51,13 @@ def matters(observed: Observed, index: int, start: int) -> bool:
     """Does another value of this coordinate change what happens in some of these worlds?"""
     seen, prior = observed.rows(start), observed.drawn[0]
     other = prior[np.arange(start, start + ROWS) % len(prior), index]
-    follow = partial(consequences, observed.mdp.problem, observed.row_keys, seen.world.situation.state, seen.action)
+    follow = partial(
+        consequences,
+        observed.mdp.problem,
+        observed.row_keys,
+        seen.world.situation.state,
+        seen.action,
+    )
     one, another = follow(seen.world.latent), follow(with_column(seen.world.latent, index, other))
     pairs = zip(jax.tree.leaves(one[:2]), jax.tree.leaves(another[:2]), strict=True)
     changed = [(numbers(a) != numbers(b)).any() for a, b in pairs]
@@ -59,12 +67,18 @@ def matters(observed: Observed, index: int, start: int) -> bool:
 
 
 @eqx.filter_jit
-def consequences(problem: Any, keys: Key, state: Any, action: Action, latent: Any) -> tuple[Any, Any, Any]:
+def consequences(
+    problem: Any, keys: Key, state: Any, action: Action, latent: Any
+) -> tuple[Any, Any, Any]:
     """(state after a reset, step, next latent if it can move); a row has the same key in every call."""
     evolve = getattr(problem, "evolve", None)
 
     def one(key: Key, state: Any, action: Action, latent: Any) -> tuple[Any, Any, Any]:
         step = problem.step(key, state, action, latent)
-        return problem.reset(key, latent), step, evolve and evolve(key, state, action, step[0], latent)
+        return (
+            problem.reset(key, latent),
+            step,
+            evolve and evolve(key, state, action, step[0], latent),
+        )
 
     return jax.vmap(one)(keys, state, action, latent)

@@ -26,9 +26,16 @@ BATCH = 256  # worlds played side by side
 SPAN = 32  # steps played in one go, so that one compiled program serves short and whole episodes
 LONGEST = 1000  # a world is followed for at most so many steps, then ended
 ROWS = 1024  # visited situations looked at side by side
-TIMES = (1, 3, 10, 30)  # when beliefs are tested: early, for survival itself may tell more than the filter uses
+TIMES = (
+    1,
+    3,
+    10,
+    30,
+)  # when beliefs are tested: early, for survival itself may tell more than the filter uses
 ENOUGH = 1 / 8  # share of the episodes that must still run for a time to count
-COARSE = 1 / 8  # how much more often than it says the mode of a belief on a coarse grid may be wrong
+COARSE = (
+    1 / 8
+)  # how much more often than it says the mode of a belief on a coarse grid may be wrong
 LIMIT = 4.0  # standard errors that are no longer chance
 
 
@@ -38,22 +45,36 @@ def told(error: Exception) -> str:
     essence = lines[-1 if "Traceback" in lines[0] else 0][:200].rstrip(".")
     foreign = ("site-packages", str(Path(inspect.__file__).parent), str(Path(__file__).parent))
     frames = reversed(traceback.extract_tb(error.__traceback__))
-    place = next((frame for frame in frames if not any(path in frame.filename for path in foreign)), None)
+    place = next(
+        (frame for frame in frames if not any(path in frame.filename for path in foreign)), None
+    )
     where = f" ({Path(place.filename).name}, line {place.lineno})" if place else ""
     return f"{type(error).__name__}: {essence}{where}"
 
 
 def kind(thing: Any) -> str:
-    return f"{type(thing).__name__} '{thing.__name__}'" if hasattr(thing, "__name__") else f"a {type(thing).__name__}"
+    return (
+        f"{type(thing).__name__} '{thing.__name__}'"
+        if hasattr(thing, "__name__")
+        else f"a {type(thing).__name__}"
+    )
 
 
 def short(tree: Any) -> str:
-    return " and ".join(f"{leaf.dtype}[{', '.join(map(str, leaf.shape))}]" for leaf in jax.tree.leaves(tree)) or "empty"
+    return (
+        " and ".join(
+            f"{leaf.dtype}[{', '.join(map(str, leaf.shape))}]" for leaf in jax.tree.leaves(tree)
+        )
+        or "empty"
+    )
 
 
 def named(root: str, tree: Any) -> list[tuple[str, Any]]:
     """The leaves with their names, such as 'state.position'."""
-    return [(root + jax.tree_util.keystr(path), leaf) for path, leaf in jax.tree_util.tree_leaves_with_path(tree)]
+    return [
+        (root + jax.tree_util.keystr(path), leaf)
+        for path, leaf in jax.tree_util.tree_leaves_with_path(tree)
+    ]
 
 
 class Record(NamedTuple):
@@ -62,20 +83,35 @@ class Record(NamedTuple):
     world: World
     action: Action
     outcome: Outcome
-    log_likelihood: Array | None  # of every entry of the filter's support: [k], or [k, m] for m factors
+    log_likelihood: (
+        Array | None
+    )  # of every entry of the filter's support: [k], or [k, m] for m factors
     finite: dict[str, Any]  # by place, what was found there with one truth value for each leaf
 
 
-BEHAVIOURS = ("the ensemble", "the ensemble with exploring noise", "random actions", "a zero residual")
-INDEPENDENT, ZERO_RESIDUAL = 3, 3  # the first three have keys of their own, the last one shares the ensemble's
+BEHAVIOURS = (
+    "the ensemble",
+    "the ensemble with exploring noise",
+    "random actions",
+    "a zero residual",
+)
+INDEPENDENT, ZERO_RESIDUAL = (
+    3,
+    3,
+)  # the first three have keys of their own, the last one shares the ensemble's
 
 
 def act(mdp: BeliefMDP, behaviour: Array, key: Key, situation: Situation) -> Action:
     low, high = jnp.asarray(mdp.problem.action_low), jnp.asarray(mdp.problem.action_high)
     dice = jax.random.uniform(key, (mdp.action_size + 1,))
     random = low + (high - low) * dice[1:]
-    advice, residual = ensemble(key, situation), agents.brpo.compose(situation, jnp.zeros(mdp.action_size))
-    return mdp.clip(jnp.stack([advice, jnp.where(dice[0] < 0.3, random, advice), random, residual])[behaviour])
+    advice, residual = (
+        ensemble(key, situation),
+        agents.brpo.compose(situation, jnp.zeros(mdp.action_size)),
+    )
+    return mdp.clip(
+        jnp.stack([advice, jnp.where(dice[0] < 0.3, random, advice), random, residual])[behaviour]
+    )
 
 
 @eqx.filter_jit
@@ -90,9 +126,13 @@ def stretch(mdp: BeliefMDP, behaviour: Array, keys: Key, worlds: World) -> tuple
     def one(keys: Key, world: World) -> tuple[World, Record]:
         action = act(mdp, behaviour, keys[0], world.situation)
         following, outcome = mdp.step(keys[1], world, action)
-        likelihoods = log_likelihoods(mdp.filter, world.situation.state, action, following.situation.state)
+        likelihoods = log_likelihoods(
+            mdp.filter, world.situation.state, action, following.situation.state
+        )
         seen = world._replace(episode=jnp.bool_(False))
-        return following, Record(seen, action, outcome, likelihoods, finiteness(mdp, world, outcome))
+        return following, Record(
+            seen, action, outcome, likelihoods, finiteness(mdp, world, outcome)
+        )
 
     return jax.lax.scan(lambda worlds, keys: jax.vmap(one)(keys, worlds), worlds, keys)
 
@@ -100,7 +140,9 @@ def stretch(mdp: BeliefMDP, behaviour: Array, keys: Key, worlds: World) -> tuple
 def log_likelihoods(filter: Any, state: Any, action: Action, next_state: Any) -> Array | None:
     if not isinstance(filter, Categorical | Factored):
         return None
-    return jax.vmap(filter.log_likelihood, (None, None, None, 0))(state, action, next_state, filter.support)
+    return jax.vmap(filter.log_likelihood, (None, None, None, 0))(
+        state, action, next_state, filter.support
+    )
 
 
 def finiteness(mdp: BeliefMDP, world: World, outcome: Outcome) -> dict[str, Any]:
@@ -175,7 +217,9 @@ class Observed:
     def still_running(self) -> dict[int, np.ndarray]:
         """Which episodes have not ended, at those of the TIMES when they are enough."""
         running = (self.early.time == np.array(TIMES)[:, None]) & ~self.early.over
-        return {index: np.flatnonzero(row) for index, row in enumerate(running) if row.mean() >= ENOUGH}
+        return {
+            index: np.flatnonzero(row) for index, row in enumerate(running) if row.mean() >= ENOUGH
+        }
 
     @cached_property
     def drawn(self) -> tuple[np.ndarray, np.ndarray]:
@@ -187,17 +231,25 @@ class Observed:
     def coordinates(self) -> list[str]:
         """A name for every number of the flattened latent, such as 'latent[1]'."""
         leaves = named("latent", jax.eval_shape(self.mdp.problem.prior, self.key))
-        return [f"{name}{list(index) or ''}" for name, leaf in leaves for index in np.ndindex(*leaf.shape)]
+        return [
+            f"{name}{list(index) or ''}"
+            for name, leaf in leaves
+            for index in np.ndindex(*leaf.shape)
+        ]
 
     @cached_property
     def unknown(self) -> list[tuple[int, str]]:
         """The coordinates that differ between draws of the prior."""
-        return [(i, name) for i, name in enumerate(self.coordinates) if np.ptp(self.drawn[0][:, i]) > 0]
+        return [
+            (i, name) for i, name in enumerate(self.coordinates) if np.ptp(self.drawn[0][:, i]) > 0
+        ]
 
 
 @eqx.filter_jit
 def draw(mdp: BeliefMDP, keys: Key) -> tuple[Any, Any]:
-    return jax.vmap(mdp.problem.prior)(keys), jax.vmap(mdp.filter.sample, (0, None))(keys, mdp.filter.init())
+    return jax.vmap(mdp.problem.prior)(keys), jax.vmap(mdp.filter.sample, (0, None))(
+        keys, mdp.filter.init()
+    )
 
 
 def is_key(leaf: Any) -> bool:
@@ -210,7 +262,9 @@ def numbers(leaf: Any) -> np.ndarray:
 
 def joined(trees: list, axis: int) -> Any:
     """In numpy, but for random keys, which it does not know."""
-    return jax.tree.map(lambda *parts: (jnp if is_key(parts[0]) else np).concatenate(parts, axis), *trees)
+    return jax.tree.map(
+        lambda *parts: (jnp if is_key(parts[0]) else np).concatenate(parts, axis), *trees
+    )
 
 
 def taken(tree: Any, index: Any) -> Any:
@@ -219,7 +273,9 @@ def taken(tree: Any, index: Any) -> Any:
 
 def columns(latents: Any) -> np.ndarray:
     """Latents as a matrix [many, coordinates]."""
-    return np.concatenate([np.reshape(leaf, (len(leaf), -1)).astype(float) for leaf in jax.tree.leaves(latents)], 1)
+    return np.concatenate(
+        [np.reshape(leaf, (len(leaf), -1)).astype(float) for leaf in jax.tree.leaves(latents)], 1
+    )
 
 
 def with_column(latents: Any, index: int, values: np.ndarray) -> Any:
@@ -229,7 +285,9 @@ def with_column(latents: Any, index: int, values: np.ndarray) -> Any:
     leaves, structure = jax.tree.flatten(latents)
     ends = np.cumsum([leaf[0].size for leaf in leaves])[:-1]
     pairs = zip(np.split(matrix, ends, 1), leaves, strict=True)
-    return jax.tree.unflatten(structure, [part.reshape(leaf.shape).astype(leaf.dtype) for part, leaf in pairs])
+    return jax.tree.unflatten(
+        structure, [part.reshape(leaf.shape).astype(leaf.dtype) for part, leaf in pairs]
+    )
 
 
 def z_score(differences: np.ndarray) -> np.ndarray:

@@ -16,7 +16,12 @@ from seerax.errors import Mistake
 from seerax.filters import Categorical, Factored
 from seerax.laws.observing import Observed, named, short, told
 
-PROBLEM = {"prior": "key", "reset": "key, latent", "step": "key, state, action, latent", "features": "state"}
+PROBLEM = {
+    "prior": "key",
+    "reset": "key, latent",
+    "step": "key, state, action, latent",
+    "features": "state",
+}
 PROBLEM_MAY = {
     "evolve": "key, state, action, next_state, latent",
     "senses": "state, action",
@@ -31,7 +36,11 @@ FILTER = {
     "mode": "belief",
     "sample": "key, belief",
 }
-FILTER_MAY = {"mean": "belief", "entropy": "belief", "log_likelihood": "state, action, next_state, latent"}
+FILTER_MAY = {
+    "mean": "belief",
+    "entropy": "belief",
+    "log_likelihood": "state, action, next_state, latent",
+}
 EXPERT = {"plan": "latent", "act": "state, plan"}
 
 
@@ -43,7 +52,11 @@ def members(observed: Observed) -> Iterator[str]:
         yield from methods("expert", mdp.expert, EXPERT, {})
     if not accepts(mdp.advisor, 3):
         yield "advisor must be a function advisor(moment, state, belief) that returns an action."
-    missing = [name for name in ("horizon", "discount", "action_low", "action_high") if not hasattr(mdp.problem, name)]
+    missing = [
+        name
+        for name in ("horizon", "discount", "action_low", "action_high")
+        if not hasattr(mdp.problem, name)
+    ]
     yield from (f"problem.{name} is missing: add it as an attribute." for name in missing)
     if not missing:
         yield from constants(mdp.problem)
@@ -53,7 +66,9 @@ def members(observed: Observed) -> Iterator[str]:
         yield f"The problem, filter and advisor must be hashable ({error}): use @dataclass(frozen=True, eq=False)."
 
 
-def methods(owner: str, thing: Any, required: dict[str, str], optional: dict[str, str]) -> Iterator[str]:
+def methods(
+    owner: str, thing: Any, required: dict[str, str], optional: dict[str, str]
+) -> Iterator[str]:
     for name, arguments in (required | optional).items():
         if not hasattr(thing, name):
             if name in required:
@@ -109,18 +124,36 @@ def questions(mdp: BeliefMDP, key: Any, latent: Any, state: Any, belief: Any) ->
     problem, filter, expert = mdp.problem, mdp.filter, mdp.expert
     number, spec = partial(one_number, ()), jax.ShapeDtypeStruct
     action, flag, time = spec((mdp.action_size,), jnp.float32), spec((), bool), spec((), jnp.int32)
-    latent_like, action_like = partial(like, "problem.prior", latent), partial(like, "problem.action_low", action)
+    latent_like, action_like = (
+        partial(like, "problem.prior", latent),
+        partial(like, "problem.action_low", action),
+    )
     yield "problem.step", problem.step, (key, state, action, latent), partial(a_step, state)
     yield "problem.features", problem.features, (state,), one_vector
-    yield "problem.evolve", getattr(problem, "evolve", None), (key, state, action, state, latent), latent_like
+    yield (
+        "problem.evolve",
+        getattr(problem, "evolve", None),
+        (key, state, action, state, latent),
+        latent_like,
+    )
     yield "problem.senses", getattr(problem, "senses", None), (state, action), one_truth
-    yield "problem.with_sensing", getattr(problem, "with_sensing", None), (action, flag), action_like
+    yield (
+        "problem.with_sensing",
+        getattr(problem, "with_sensing", None),
+        (action, flag),
+        action_like,
+    )
     yield "problem.succeeded", getattr(problem, "succeeded", None), (state, latent, flag), one_truth
     if isinstance(filter, Categorical | Factored):
         each = partial(one_number, filter.shape[:1]) if isinstance(filter, Factored) else number
         entry = jax.tree.map(lambda leaf: spec(leaf.shape[1:], leaf.dtype), filter.support)
         yield "filter.log_likelihood", filter.log_likelihood, (state, action, state, entry), each
-    yield "filter.update", filter.update, (belief, state, action, state), partial(like, "filter.init", belief)
+    yield (
+        "filter.update",
+        filter.update,
+        (belief, state, action, state),
+        partial(like, "filter.init", belief),
+    )
     yield "filter.vector", filter.vector, (belief,), one_vector
     yield "filter.mode", filter.mode, (belief,), latent_like
     yield "filter.sample", filter.sample, (key, belief), latent_like
@@ -156,7 +189,11 @@ def like(source: str, expected: Any, place: str, found: Any) -> Iterator[str]:
         return
     for (name, want), got in zip(named(place, expected), jax.tree.leaves(found), strict=True):
         if (want.shape, want.dtype) != (got.shape, got.dtype):
-            cure = f"cast it with .astype({want.dtype})" if want.shape == got.shape else "give both the same shape"
+            cure = (
+                f"cast it with .astype({want.dtype})"
+                if want.shape == got.shape
+                else "give both the same shape"
+            )
             yield f"{name} is {short(got)}, but {source} has {short(want)}: {cure}."
 
 
@@ -171,7 +208,9 @@ def a_step(state: Any, place: str, found: Any) -> Iterator[str]:
 
 def one_number(shape: tuple[int, ...], place: str, found: Any) -> Iterator[str]:
     leaves = jax.tree.leaves(found)
-    if [leaf.shape for leaf in leaves] != [shape] or not jnp.issubdtype(leaves[0].dtype, jnp.number):
+    if [leaf.shape for leaf in leaves] != [shape] or not jnp.issubdtype(
+        leaves[0].dtype, jnp.number
+    ):
         expected = f"numbers of shape {shape}" if shape else "one number, a scalar of shape ()"
         yield f"{place} is {short(found)}, but must be {expected}: index or sum the other axes away."
 

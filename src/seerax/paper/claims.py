@@ -54,14 +54,32 @@ def claims() -> Iterator[Claim]:
 def experts_improved() -> Iterator[Claim]:
     for p in SIX:
         says = f"BRPO improves on the ensemble: {p}"
-        yield Claim(f"improves-{p}", "V-B", says, "intervals apart", rules.beats(f"{p}-brpo", f"{p}-ensemble"))
+        yield Claim(
+            f"improves-{p}",
+            "V-B",
+            says,
+            "intervals apart",
+            rules.beats(f"{p}-brpo", f"{p}-ensemble"),
+        )
     for p in SIX:
         if p != "cartpole":
-            says, rule = f"BRPO is better than BPO and UP-MLE: {p}", "intervals apart, with bonus or without"
+            says, rule = (
+                f"BRPO is better than BPO and UP-MLE: {p}",
+                "intervals apart, with bonus or without",
+            )
             yield Claim(f"adaptive-{p}", "V-B", says, rule, rules.beats_adaptive(p))
     says = "On Cartpole BPO and UP-MLE learn to perform optimally"
-    yield Claim("cartpole-optimal", "V-B", says, "both have 99 % of BRPO's return", rules.matches_brpo("cartpole"))
-    says, rule = "... but need more training than BRPO", "more steps to 95 % of their own last return"
+    yield Claim(
+        "cartpole-optimal",
+        "V-B",
+        says,
+        "both have 99 % of BRPO's return",
+        rules.matches_brpo("cartpole"),
+    )
+    says, rule = (
+        "... but need more training than BRPO",
+        "more steps to 95 % of their own last return",
+    )
     yield Claim("cartpole-slower", "V-B", says, rule, rules.learns_faster("cartpole"))
     judge = rules.learns_faster("cartpole", times=2.0)
     yield Claim("cartpole-time", "V-B", "... much more", "twice the steps", judge)
@@ -73,17 +91,29 @@ def experts_improved() -> Iterator[Claim]:
         "every seed's last policy at or above the ensemble, held-out episodes",
     )
     yield Claim("held-out", "V-B", says, rule, rules.never_below_ensemble(rules.held_out_gain))
-    says, rule = "... and so does the policy that is returned", "every seed's at or above the ensemble, fresh episodes"
+    says, rule = (
+        "... and so does the policy that is returned",
+        "every seed's at or above the ensemble, fresh episodes",
+    )
     yield Claim("fresh", "V-B", says, rule, rules.never_below_ensemble(rules.fresh_gain))
 
 
 def bonus_for_others() -> Iterator[Claim]:
     for p in SENSING:
         plain, helped = ([f"{p}-{agent}{bonus}" for agent in EXPLORED] for bonus in ("", "-bonus"))
-        says, rule = f"Without a bonus BPO and UP-MLE learn nothing: {p}", "intervals not above the untrained return"
+        says, rule = (
+            f"Without a bonus BPO and UP-MLE learn nothing: {p}",
+            "intervals not above the untrained return",
+        )
         yield Claim(f"unable-{p}", "V-B, V-C", says, rule, rules.learned_nothing(plain))
         says = f"Even with the bonus they solve it at most in part: {p}"
-        yield Claim(f"partly-{p}", "V-B, V-C", says, "intervals apart from BRPO's", rules.beats(f"{p}-brpo", *helped))
+        yield Claim(
+            f"partly-{p}",
+            "V-B, V-C",
+            says,
+            "intervals apart from BRPO's",
+            rules.beats(f"{p}-brpo", *helped),
+        )
         says, rule = (
             f"The bonus makes them learn to sense: {p}",
             "last policies of both: a larger share of steps senses",
@@ -94,16 +124,29 @@ def bonus_for_others() -> Iterator[Claim]:
 def bonus_for_brpo() -> Iterator[Claim]:
     for p in SENSING:
         brpo = f"{p}-brpo"
-        says, judge = f"BRPO needs no bonus: {p}, epsilon 0 against 10", rules.not_below(brpo, f"{brpo}-bonus10")
+        says, judge = (
+            f"BRPO needs no bonus: {p}, epsilon 0 against 10",
+            rules.not_below(brpo, f"{brpo}-bonus10"),
+        )
         yield Claim(f"unneeded-{p}", "V-C", says, NO_WORSE, judge)
         yield from bonus_of_form(p, "bonus", "the bonus", ("Figure 6", "V-C"))
-        says, judge = f"A potential-based bonus of 100 does no harm: {p}", rules.not_below(f"{brpo}-potential100", brpo)
+        says, judge = (
+            f"A potential-based bonus of 100 does no harm: {p}",
+            rules.not_below(f"{brpo}-potential100", brpo),
+        )
         yield Claim(f"potential-{p}", "ours", says, NO_WORSE, judge)
         yield from bonus_of_form(p, "gain", "the bonus of the authors' code", ("ours", "ours"))
-    says, rule = "With epsilon 100 it crashes into doors more often", "last policies, intervals apart"
-    yield Claim("crashes", "V-C", says, rule, rules.crashes_more("door4-brpo-bonus100", "door4-brpo"))
+    says, rule = (
+        "With epsilon 100 it crashes into doors more often",
+        "last policies, intervals apart",
+    )
+    yield Claim(
+        "crashes", "V-C", says, rule, rules.crashes_more("door4-brpo-bonus100", "door4-brpo")
+    )
     says = "... with the bonus of the authors' code"
-    yield Claim("gain-crashes", "ours", says, rule, rules.crashes_more("door4-brpo-gain100", "door4-brpo"))
+    yield Claim(
+        "gain-crashes", "ours", says, rule, rules.crashes_more("door4-brpo-gain100", "door4-brpo")
+    )
     says = "Touching a door, one reading moves the belief as much as trying the door, at a tenth of a crash's cost"
     yield Claim("reading-tells", "ours", says, "at least as much, at every door", reading_tells)
 
@@ -114,7 +157,9 @@ def bonus_of_form(problem: str, form: str, words: str, where: tuple[str, str]) -
         f"BRPO is robust to {words}: {problem}, epsilon 10",
         "keeps more than half of its gain over the ensemble",
     )
-    yield Claim(f"robust-{form}-{problem}", where[0], says, rule, rules.keeps(f"{brpo}-{form}10", brpo, 0.5))
+    yield Claim(
+        f"robust-{form}-{problem}", where[0], says, rule, rules.keeps(f"{brpo}-{form}10", brpo, 0.5)
+    )
     says = f"Too much of {words} makes it underperform: {problem}, epsilon 0 against 100"
     judge = rules.beats(brpo, f"{brpo}-{form}100")
     yield Claim(f"too-much-{form}-{problem}", where[1], says, "intervals apart", judge)
@@ -135,35 +180,89 @@ def behaviour() -> Iterator[Claim]:
             f"It senses when goals must be distinguished: {p}",
             "best seed's map: twice as often below 0.9 as above 0.99",
         )
-        yield Claim(f"when-{p}", "V-D", says, rule, rules.senses_rather(f"{p}-brpo", "undecided", "sure", 2.0))
-        says, rule = f"... dense around the start: {p}", "best seed's map: more often within 0.5 m of it"
-        yield Claim(f"start-{p}", "Figure 7", says, rule, rules.senses_rather(f"{p}-brpo", "at_start", "elsewhere"))
-    says, rule = "On Door4 it senses only when close to the doors", "best seed's map: 95 % of the readings within 0.5 m"
+        yield Claim(
+            f"when-{p}",
+            "V-D",
+            says,
+            rule,
+            rules.senses_rather(f"{p}-brpo", "undecided", "sure", 2.0),
+        )
+        says, rule = (
+            f"... dense around the start: {p}",
+            "best seed's map: more often within 0.5 m of it",
+        )
+        yield Claim(
+            f"start-{p}",
+            "Figure 7",
+            says,
+            rule,
+            rules.senses_rather(f"{p}-brpo", "at_start", "elsewhere"),
+        )
+    says, rule = (
+        "On Door4 it senses only when close to the doors",
+        "best seed's map: 95 % of the readings within 0.5 m",
+    )
     yield Claim("where-door4", "Figure 7", says, rule, rules.senses_near_wall("door4-brpo", 0.95))
     says = "On Door4 it senses only once or twice"
-    yield Claim("door-readings", "V-D", says, "1 to 2 readings on average", rules.readings("door4-brpo", 1.0, 2.0))
+    yield Claim(
+        "door-readings",
+        "V-D",
+        says,
+        "1 to 2 readings on average",
+        rules.readings("door4-brpo", 1.0, 2.0),
+    )
     says = "... and avoids crashing in almost all scenarios"
-    yield Claim("door-crashes", "V-D", says, "95 % of the episodes", rules.crash_free("door4-brpo", 0.95))
+    yield Claim(
+        "door-crashes", "V-D", says, "95 % of the episodes", rules.crash_free("door4-brpo", 0.95)
+    )
     says = "... with readings that cost 0.1, as in the authors' code"
     judge = rules.crash_free("door4-brpo-cheap_sensing", 0.95)
     yield Claim("cheap-crashes", "ours", says, "95 % of the episodes", judge)
 
 
 def posterior_sampling() -> Iterator[Claim]:
-    yield Claim("gap", "Appendix B", "The gap grows exponentially with depth", "doubles at least", gap_doubles)
-    says, rule = "Posterior sampling never senses, and returns less", "no sensing; its exact value lies in the interval"
+    yield Claim(
+        "gap",
+        "Appendix B",
+        "The gap grows exponentially with depth",
+        "doubles at least",
+        gap_doubles,
+    )
+    says, rule = (
+        "Posterior sampling never senses, and returns less",
+        "no sensing; its exact value lies in the interval",
+    )
     yield Claim("formula", "Appendix B", says, rule, posterior_sampling_is_exact)
-    says, optimum = "Bayes-optimal on the tree is to sense first; BRPO learns it", exact.tree_optimum(DEPTH)
-    yield Claim("tree", "Appendix B", says, "99 % of the exact value", rules.near("tree-brpo", optimum, 0.99))
-    says, rule = f"A naive policy gradient (BPO) struggles on the tree: depth {DEPTH}", "intervals apart from BRPO's"
+    says, optimum = (
+        "Bayes-optimal on the tree is to sense first; BRPO learns it",
+        exact.tree_optimum(DEPTH),
+    )
+    yield Claim(
+        "tree",
+        "Appendix B",
+        says,
+        "99 % of the exact value",
+        rules.near("tree-brpo", optimum, 0.99),
+    )
+    says, rule = (
+        f"A naive policy gradient (BPO) struggles on the tree: depth {DEPTH}",
+        "intervals apart from BRPO's",
+    )
     yield Claim("naive", "Appendix B", says, rule, rules.beats("tree-brpo", "tree-bpo"))
     says = f"... depth {DEEP}"
-    yield Claim("naive-deep", "Appendix B", says, rule, rules.beats("tree-brpo-deep", "tree-bpo-deep"))
-    says, optimum = f"... where BRPO still learns to sense first: depth {DEEP}", exact.tree_optimum(DEEP)
+    yield Claim(
+        "naive-deep", "Appendix B", says, rule, rules.beats("tree-brpo-deep", "tree-bpo-deep")
+    )
+    says, optimum = (
+        f"... where BRPO still learns to sense first: depth {DEEP}",
+        exact.tree_optimum(DEEP),
+    )
     judge = rules.near("tree-brpo-deep", optimum, 0.99)
     yield Claim("tree-deep", "Appendix B", says, "99 % of the exact value", judge)
     says, optimum = "BRPO is Bayes-optimal on Tiger", exact.tiger_optimum()
-    yield Claim("tiger", "ours", says, "99 % of the exact value", rules.near("tiger-brpo", optimum, 0.99))
+    yield Claim(
+        "tiger", "ours", says, "99 % of the exact value", rules.near("tiger-brpo", optimum, 0.99)
+    )
     for p in SIX:
         says = f"BRPO is better than posterior sampling: {p}"
         judge = rules.beats(f"{p}-brpo", f"{p}-posterior_sampling")
@@ -174,15 +273,26 @@ def gap_doubles(results: Results) -> Verdict:
     """Exact, over as many episodes as there are leaves in the deepest tree; `seerax figure tree` simulates it."""
     depths = (2, 3, 4, 5)
     episodes = 2 ** max(depths)
-    gaps = [exact.tree_optimum(d, episodes) - exact.tree_posterior_sampling(d, episodes) for d in depths]
+    gaps = [
+        exact.tree_optimum(d, episodes) - exact.tree_posterior_sampling(d, episodes) for d in depths
+    ]
     told = ", ".join(f"{gap:.0f} (depth {d})" for d, gap in zip(depths, gaps, strict=True))
-    return Verdict(f"over {episodes} episodes {told}", all(after >= 2 * before for before, after in pairwise(gaps)))
+    return Verdict(
+        f"over {episodes} episodes {told}",
+        all(after >= 2 * before for before, after in pairwise(gaps)),
+    )
 
 
 def posterior_sampling_is_exact(results: Results) -> Verdict:
-    found, wanted = results["tree-posterior_sampling"]["evaluation"], exact.tree_posterior_sampling(DEPTH)
+    found, wanted = (
+        results["tree-posterior_sampling"]["evaluation"],
+        exact.tree_posterior_sampling(DEPTH),
+    )
     low, high = found["ci95"]
-    return Verdict(f"{rules.told(found, 2)} against {wanted:.2f}", found["sensing"] == 0 and low <= wanted <= high)
+    return Verdict(
+        f"{rules.told(found, 2)} against {wanted:.2f}",
+        found["sensing"] == 0 and low <= wanted <= high,
+    )
 
 
 def inputs() -> Iterator[Claim]:
@@ -190,7 +300,10 @@ def inputs() -> Iterator[Claim]:
         says = f"The recommendation alone performs comparably: {p}"
         judge = rules.not_below(f"{p}-brpo_without_belief", f"{p}-brpo")
         yield Claim(f"inputs-{p}", "Appendix D", says, NO_WORSE, judge)
-    says, rule = "Belief and recommendation learn faster on Door4", "average return over the training, intervals apart"
+    says, rule = (
+        "Belief and recommendation learn faster on Door4",
+        "average return over the training, intervals apart",
+    )
     judge = rules.higher_while_learning("door4-brpo", "door4-brpo_without_belief")
     yield Claim("inputs-door4", "Appendix D", says, rule, judge)
 
@@ -202,13 +315,31 @@ def sensing() -> Iterator[Claim]:
     judge = rules.succeeds(brpo, 0.995)
     yield Claim("table-success", table, "... with 100 % success", "at least 99.5 %", judge)
     judge = rules.agrees("maze10-ensemble", 409.5, 10.8)
-    yield Claim("table-random", table, "The ensemble with random sensing returns 409.5 +- 10.8", TWICE, judge)
+    yield Claim(
+        "table-random",
+        table,
+        "The ensemble with random sensing returns 409.5 +- 10.8",
+        TWICE,
+        judge,
+    )
     judge = rules.agrees(better, 416.3, 9.4)
     yield Claim("table-better", table, "... with better sensing 416.3 +- 9.4", TWICE, judge)
     judge = rules.beats(better, "maze10-ensemble")
-    yield Claim("better-sensing", "Appendix E", "Better sensing is the better ensemble", "intervals apart", judge)
+    yield Claim(
+        "better-sensing",
+        "Appendix E",
+        "Better sensing is the better ensemble",
+        "intervals apart",
+        judge,
+    )
     judge = rules.beats(brpo, better)
-    yield Claim("table-return", table, "BRPO has a higher return than better sensing", "intervals apart", judge)
+    yield Claim(
+        "table-return",
+        table,
+        "BRPO has a higher return than better sensing",
+        "intervals apart",
+        judge,
+    )
     judge = rules.succeeds_more(brpo, better)
     yield Claim("table-rate", table, "... and a higher success rate", "higher", judge)
     says = "On the better ensemble BRPO continues to improve"
@@ -264,9 +395,13 @@ def row(claim: Claim, results: Results) -> Row:
     try:
         verdict = claim.judge(results)
     except NotRun as missing:
-        return Row(claim.where, claim.says, f"{missing} is not run yet", "not run yet", claim.rule, "")
+        return Row(
+            claim.where, claim.says, f"{missing} is not run yet", "not run yet", claim.rule, ""
+        )
     word = VERDICTS[claim.where == "ours", verdict.holds]
-    return Row(claim.where, claim.says, verdict.figure, word, claim.rule, REMARKS.get(claim.key, ""))
+    return Row(
+        claim.where, claim.says, verdict.figure, word, claim.rule, REMARKS.get(claim.key, "")
+    )
 
 
 def rows(results: Results) -> list[Row]:

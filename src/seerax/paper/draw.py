@@ -43,7 +43,11 @@ def captions(results: Kept, budget: Budget) -> dict[str, str]:
     """Of the pictures that can be drawn; what is not run yet is left out of them."""
     learned = {entry.group for name, entry in PLAN.items() if entry.learns and name in results}
     charts = {name: chart.caption for name, chart in CHARTS.items() if chart.group in learned}
-    scenes = {name: scene.caption for name, scene in SCENES.items() if players(scene.problems, results, budget)}
+    scenes = {
+        name: scene.caption
+        for name, scene in SCENES.items()
+        if players(scene.problems, results, budget)
+    }
     return {**charts, **scenes, **({"tree": TREE} if "tree-posterior_sampling" in results else {})}
 
 
@@ -51,7 +55,9 @@ def draw(results: Kept, folder: Path, budget: Budget) -> Iterator[Path]:
     for name in captions(results, budget):
         path = folder / f"{name}.png"
         actors = players(SCENES[name].problems, results, budget).values() if name in SCENES else ()
-        pictures.FIGURES[name].draw(path, Figure(name, targets=tuple(actors), results=budget.results))
+        pictures.FIGURES[name].draw(
+            path, Figure(name, targets=tuple(actors), results=budget.results)
+        )
         yield path
 
 

@@ -24,7 +24,11 @@ def measured(policy: Path) -> dict[str, float]:
     episodes = pictures.episodes_to_map(mdp, player)
     _, _, positions, sensed = figures.gather("", mdp.problem, episodes)
     top = most_likely(mdp.filter, episodes)
-    told = {"episodes": len(episodes), "undecided": share(sensed[top < UNDECIDED]), "sure": share(sensed[top >= SURE])}
+    told = {
+        "episodes": len(episodes),
+        "undecided": share(sensed[top < UNDECIDED]),
+        "sure": share(sensed[top >= SURE]),
+    }
     if isinstance(mdp.problem, Doors):
         near = np.abs(positions[:, 1] - WALL_Y) < NEAR
         return {**told, "readings_near": share(near[sensed]), "steps_near": share(near)}

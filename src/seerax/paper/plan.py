@@ -14,7 +14,11 @@ from seerax.errors import unknown
 from seerax.experiments import Experiment
 from seerax.problems import SENSING, SIX, SMALL
 
-EPSILON = {"maze4": 1.0, "maze10": 100.0, "door4": 1.0}  # of the bonus that BPO and UP-MLE have in the paper
+EPSILON = {
+    "maze4": 1.0,
+    "maze10": 100.0,
+    "door4": 1.0,
+}  # of the bonus that BPO and UP-MLE have in the paper
 BETTER_SENSING = "seerax.problems.maze:maze10_better_sensing"
 EPISODES = {"tiger": 100_000, "tree": 10_000}  # fresh ones for each seed, where not FRESH_EPISODES
 CHEAP_SENSING = "seerax.problems.doors:door4_cheap_sensing"
@@ -86,21 +90,34 @@ class Entry:
 def entries() -> Iterator[Entry]:
     yield from (Entry("headline", problem, agent) for problem in SIX for agent in BASELINES)
     yield from (Entry("headline", problem, "brpo") for problem in SIX)
-    yield from (Entry("small", problem, agent) for problem in SMALL for agent in (*BASELINES, "brpo", "bpo"))
+    yield from (
+        Entry("small", problem, agent) for problem in SMALL for agent in (*BASELINES, "brpo", "bpo")
+    )
     for agent in ("bpo", "upmle"):
         yield from (Entry("headline", problem, agent) for problem in SIX)
-        yield from (Entry("headline", problem, agent, "bonus", {"bonus": EPSILON[problem]}) for problem in SENSING)
+        yield from (
+            Entry("headline", problem, agent, "bonus", {"bonus": EPSILON[problem]})
+            for problem in SENSING
+        )
     for problem in SENSING:
-        yield from (Entry("bonus", problem, "brpo", f"bonus{e:g}", {"bonus": e}) for e in (10.0, 100.0))
-        yield Entry("bonus", problem, "brpo", "potential100", {"bonus": 100.0, "bonus_form": "entropy"})
+        yield from (
+            Entry("bonus", problem, "brpo", f"bonus{e:g}", {"bonus": e}) for e in (10.0, 100.0)
+        )
+        yield Entry(
+            "bonus", problem, "brpo", "potential100", {"bonus": 100.0, "bonus_form": "entropy"}
+        )
         gains = ((f"gain{e:g}", {"bonus": e, "bonus_form": "gain"}) for e in (10.0, 100.0))
         yield from (Entry("bonus", problem, "brpo", name, changes) for name, changes in gains)
     yield from (Entry("inputs", problem, "brpo_without_belief") for problem in SENSING)
     yield Entry("sensing", "maze10", "better_sensing")
     yield Entry("sensing", "maze10", "brpo", "better_sensing", {"problem": BETTER_SENSING})
     yield Entry("sensing", "door4", "brpo", "cheap_sensing", {"problem": CHEAP_SENSING})
-    yield from (Entry("depth", "tree", agent, "deep", {"problem": DEEP_TREE}) for agent in ("brpo", "bpo"))
-    yield from (Entry("composition", "maze10", "brpo", f"blend{w:g}", {"blend": w}) for w in (0.1, 0.5))
+    yield from (
+        Entry("depth", "tree", agent, "deep", {"problem": DEEP_TREE}) for agent in ("brpo", "bpo")
+    )
+    yield from (
+        Entry("composition", "maze10", "brpo", f"blend{w:g}", {"blend": w}) for w in (0.1, 0.5)
+    )
 
 
 PLAN = {entry.name: entry for entry in entries()}
@@ -116,5 +133,7 @@ def chosen(names: Iterable[str], plan: dict[str, Entry] = PLAN) -> list[Entry]:
     """Entries and whole groups by name, in the plan's order; all of them if none is named."""
     names = set(names)
     for name in sorted(names - set(GROUPS) - set(plan)):
-        raise unknown("entry or group", name, [*GROUPS, *plan], [*GROUPS, *list(plan)[:1], "and the like"])
+        raise unknown(
+            "entry or group", name, [*GROUPS, *plan], [*GROUPS, *list(plan)[:1], "and the like"]
+        )
     return [entry for entry in plan.values() if not names or {entry.name, entry.group} & names]

@@ -22,11 +22,15 @@ def ship(results: Mapping[str, Result], folder: Path) -> None:
     """The best seed of each headline agent."""
     if not SHIPPED.is_dir():
         return
-    for problem, agent in dict.fromkeys((entry.problem, entry.agent) for entry in PLAN.values() if entry.headline):
+    for problem, agent in dict.fromkeys(
+        (entry.problem, entry.agent) for entry in PLAN.values() if entry.headline
+    ):
         rivals = [name for name in versions(problem, agent) if name in results]
         if not rivals:
             continue
-        policy = best(RunFolder(folder / max(rivals, key=lambda name: best_held_out(results[name]))))
+        policy = best(
+            RunFolder(folder / max(rivals, key=lambda name: best_held_out(results[name])))
+        )
         if policy:
             store.write_bytes(SHIPPED / f"{problem}-{agent}.safetensors", policy.read_bytes())
 
@@ -35,9 +39,13 @@ def best_held_out(result: Result) -> float:
     return max(curve["returned"] for curve in result["curves"])
 
 
-def players(problems: Iterable[str], results: Mapping[str, Result], budget: Budget) -> dict[str, str]:
+def players(
+    problems: Iterable[str], results: Mapping[str, Result], budget: Budget
+) -> dict[str, str]:
     """By problem, the policy file of BRPO, where there is one."""
-    found = {problem: player(problem, budget) for problem in problems if f"{problem}-brpo" in results}
+    found = {
+        problem: player(problem, budget) for problem in problems if f"{problem}-brpo" in results
+    }
     return {problem: str(path) for problem, path in found.items() if path}
 
 

@@ -21,7 +21,16 @@ OPTIMA = {"tiger": exact.tiger_optimum, "tree": lambda: exact.tree_optimum(claim
 
 
 def headline(results: Results) -> str:
-    head = ("problem", "ensemble", "BPO", "UP-MLE", "**BRPO**", "clairvoyant", "closed", "Bayes-optimal")
+    head = (
+        "problem",
+        "ensemble",
+        "BPO",
+        "UP-MLE",
+        "**BRPO**",
+        "clairvoyant",
+        "closed",
+        "Bayes-optimal",
+    )
     return pages.table(head, [headline_row(results, problem) for problem in (*SIX, *SMALL)])
 
 
@@ -40,13 +49,23 @@ def headline_row(results: Results, problem: str) -> tuple[str, ...]:
     brpo = cell("brpo") if f"{problem}-brpo" not in results else f"**{cell('brpo')}**"
     optimum = f"{OPTIMA[problem]():.2f}" if problem in OPTIMA else "unknown"
     upper = cell("clairvoyant").partition(" [")[0]
-    return problem, cell("ensemble"), cell("bpo"), cell("upmle"), brpo, upper, closed(results, problem), optimum
+    return (
+        problem,
+        cell("ensemble"),
+        cell("bpo"),
+        cell("upmle"),
+        brpo,
+        upper,
+        closed(results, problem),
+        optimum,
+    )
 
 
 def closed(results: Results, problem: str) -> str:
     try:
         low, mine, high = (
-            results[f"{problem}-{who}"]["evaluation"]["mean"] for who in ("ensemble", "brpo", "clairvoyant")
+            results[f"{problem}-{who}"]["evaluation"]["mean"]
+            for who in ("ensemble", "brpo", "clairvoyant")
         )
     except NotRun:
         return MISSING
@@ -94,7 +113,10 @@ def cost(results: Results) -> str:
     cores = ", ".join(sorted({str(result["cores"]) for result in results.values()})) or "-"
     rows = [
         ("BRPO on all six problems, one seed each", one_seed(results)),
-        (f"everything here ({there} of {len(learned)} trainings, all seeds)", duration(whole) if there else MISSING),
+        (
+            f"everything here ({there} of {len(learned)} trainings, all seeds)",
+            duration(whole) if there else MISSING,
+        ),
         ("cores", cores),
     ]
     return pages.table(("training", "wall time"), rows)
@@ -122,7 +144,10 @@ def page(budget: Budget) -> Path:
 def write(results: dict[str, Result], budget: Budget) -> Iterator[Path]:
     """The page with its pictures and films, and README's table."""
     found, path = Results(results), page(budget)
-    parts = {**{name: part(found) for name, part in PARTS.items()}, "figures": figures(results, budget)}
+    parts = {
+        **{name: part(found) for name, part in PARTS.items()},
+        "figures": figures(results, budget),
+    }
     if path == PAGE:
         for name, part in parts.items():
             pages.write_between(PAGE, name, part)
@@ -139,6 +164,8 @@ def write(results: dict[str, Result], budget: Budget) -> Iterator[Path]:
 def figures(results: dict[str, Result], budget: Budget) -> str:
     """In the page: pictures to be seen, films to be followed."""
     seen = [f"![{caption}]({name}.png)" for name, caption in draw.captions(results, budget).items()]
-    films = ", ".join(f"[{problem}]({FILMS}/{problem}.mp4)" for problem in draw.filmed(results, budget))
+    films = ", ".join(
+        f"[{problem}]({FILMS}/{problem}.mp4)" for problem in draw.filmed(results, budget)
+    )
     told = [f"Films of the same episode by the ensemble and by BRPO: {films}."] if films else []
     return "\n\n".join([*seen, *told]) or MISSING

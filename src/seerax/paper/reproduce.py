@@ -79,7 +79,11 @@ class Task:
         return ppo.iterations * ppo.batch * self.seeds if self.entry.learns else 0
 
     def config(self) -> Result:
-        about = self.run.config() if self.entry.learns else {"problem": self.entry.problem, "agent": self.entry.agent}
+        about = (
+            self.run.config()
+            if self.entry.learns
+            else {"problem": self.entry.problem, "agent": self.entry.agent}
+        )
         return as_read({**about, "seed": 0, "seeds": self.seeds, "episodes": self.entry.episodes})
 
     def kept_config(self) -> Result | None:
@@ -119,19 +123,27 @@ def reproduce(command: cli.Reproduce) -> None:
     devices.prepare()
     with writing(budget.results):
         budget.results.mkdir(parents=True, exist_ok=True)
-    outdated = {} if command.redo else {task.name: words for task in tasks if (words := task.differs())}
+    outdated = (
+        {} if command.redo else {task.name: words for task in tasks if (words := task.differs())}
+    )
     todo = [task for task in tasks if task.name not in outdated and not task.done()]
     try:
         failed = carry_out(todo, len(tasks) - len(todo))
     except Stopped:
         left = sum(not task.done() for task in todo)
-        commands.say(f"Stopped, {left} still to do; what was begun is saved. Go on with: {again(command)}")
+        commands.say(
+            f"Stopped, {left} still to do; what was begun is saved. Go on with: {again(command)}"
+        )
         raise
     conclude(budget)
     for name, words in outdated.items():
-        commands.say(f"Kept as it was, though the settings have changed: {name} ({words}). --redo trains it anew.")
+        commands.say(
+            f"Kept as it was, though the settings have changed: {name} ({words}). --redo trains it anew."
+        )
     if failed:
-        raise Mistake(f"{len(failed)} of {len(tasks)} failed, {', '.join(failed)}; the same command tries again.")
+        raise Mistake(
+            f"{len(failed)} of {len(tasks)} failed, {', '.join(failed)}; the same command tries again."
+        )
 
 
 def asked_budget(command: cli.Reproduce) -> Budget:
@@ -206,10 +218,17 @@ def train(task: Task, show: Report, say: Callable[[str], None]) -> None:
     ours = begun(task)
     if ours and task.trained.exists():
         return
-    progress = runs.train(task.run, show, resume=ours, overwrite=not ours and task.folder.config.exists(), say=say)
+    progress = runs.train(
+        task.run, show, resume=ours, overwrite=not ours and task.folder.config.exists(), say=say
+    )
     for i, seed in enumerate(task.run.seed_numbers):
         brain = jax.tree.map(lambda leaf, i=i: leaf[i], progress.learner.brain)
-        runs.save_policy(task.last_policy(seed), task.run.experiment, brain, {"seed": seed, "steps": progress.steps})
+        runs.save_policy(
+            task.last_policy(seed),
+            task.run.experiment,
+            brain,
+            {"seed": seed, "steps": progress.steps},
+        )
     store.write_json(task.trained, {"seconds": task.folder.rows()[-1]["seconds"]})
 
 
@@ -272,7 +291,12 @@ def curves(task: Task) -> Iterator[Result]:
     """Held-out returns while learning, and that of the policy which was returned."""
     for seed, (steps, held_out) in zip(task.run.seed_numbers, task.folder.curves(), strict=True):
         returned = store.read_about(task.folder.policy(seed))["held_out"]
-        yield {"seed": seed, "steps": steps.astype(int).tolist(), "held_out": held_out.tolist(), "returned": returned}
+        yield {
+            "seed": seed,
+            "steps": steps.astype(int).tolist(),
+            "held_out": held_out.tolist(),
+            "returned": returned,
+        }
 
 
 def extra(task: Task, whole: Evaluation) -> Result:

@@ -59,7 +59,10 @@ def over_seeds(values: Iterable[float]) -> Measured:
 
 def better(results: Results, problem: str, agent: str) -> Result:
     """With or without the paper's bonus, whichever returns more."""
-    return max((results[name] for name in versions(problem, agent)), key=lambda result: result["evaluation"]["mean"])
+    return max(
+        (results[name] for name in versions(problem, agent)),
+        key=lambda result: result["evaluation"]["mean"],
+    )
 
 
 # ---- returns -----------------------------------------------------------------------------------------------------
@@ -82,8 +85,13 @@ def not_below(one: str, *others: str, share: float = 0.9) -> Judge:
     def judge(results: Results) -> Verdict:
         mine, theirs = results[one]["evaluation"], [results[name]["evaluation"] for name in others]
         shares = [gain_share(results, one, name) for name in others]
-        figure = f"{told(mine)} against {', '.join(map(told, theirs))}; {in_percent(shares)} of the gain"
-        return Verdict(figure, not any(above(each, mine) for each in theirs) and all(each >= share for each in shares))
+        figure = (
+            f"{told(mine)} against {', '.join(map(told, theirs))}; {in_percent(shares)} of the gain"
+        )
+        return Verdict(
+            figure,
+            not any(above(each, mine) for each in theirs) and all(each >= share for each in shares),
+        )
 
     return judge
 
@@ -115,12 +123,17 @@ def learned_nothing(names: Iterable[str]) -> Judge:
 
     def judge(results: Results) -> Verdict:
         found = [results[name] for name in names]
-        untrained = [float(np.mean([curve["held_out"][0] for curve in each["curves"]])) for each in found]
+        untrained = [
+            float(np.mean([curve["held_out"][0] for curve in each["curves"]])) for each in found
+        ]
         figure = ", ".join(
-            f"{told(each['evaluation'])}, untrained {start:.1f}" for each, start in zip(found, untrained, strict=True)
+            f"{told(each['evaluation'])}, untrained {start:.1f}"
+            for each, start in zip(found, untrained, strict=True)
         )
         lows = [each["evaluation"]["ci95"][0] for each in found]
-        return Verdict(figure, all(low <= start for low, start in zip(lows, untrained, strict=True)))
+        return Verdict(
+            figure, all(low <= start for low, start in zip(lows, untrained, strict=True))
+        )
 
     return judge
 
@@ -201,9 +214,12 @@ def shorter(problems: Iterable[str]) -> Judge:
 
     def judge(results: Results) -> Verdict:
         who = ("brpo", "ensemble")
-        pairs = {p: [results[f"{p}-{each}"]["evaluation"]["length"] for each in who] for p in problems}
+        pairs = {
+            p: [results[f"{p}-{each}"]["evaluation"]["length"] for each in who] for p in problems
+        }
         figure = "; ".join(
-            f"{problem} {mine:.1f} against {theirs:.1f} steps" for problem, (mine, theirs) in pairs.items()
+            f"{problem} {mine:.1f} against {theirs:.1f} steps"
+            for problem, (mine, theirs) in pairs.items()
         )
         return Verdict(figure, all(mine < theirs for mine, theirs in pairs.values()))
 
@@ -257,9 +273,12 @@ def senses_more(with_bonus: Iterable[str], without: Iterable[str]) -> Judge:
 
     def judge(results: Results) -> Verdict:
         pairs = [
-            [at_the_end(results, name)["sensing"] for name in pair] for pair in zip(with_bonus, without, strict=True)
+            [at_the_end(results, name)["sensing"] for name in pair]
+            for pair in zip(with_bonus, without, strict=True)
         ]
-        figure = ", ".join(f"{100 * mine:.1f} % against {100 * theirs:.1f} %" for mine, theirs in pairs)
+        figure = ", ".join(
+            f"{100 * mine:.1f} % against {100 * theirs:.1f} %" for mine, theirs in pairs
+        )
         return Verdict(figure, all(mine > theirs for mine, theirs in pairs))
 
     return judge
@@ -280,7 +299,9 @@ def senses_near_wall(name: str, least: float) -> Judge:
     def judge(results: Results) -> Verdict:
         found = sensing_of(results, name)
         near, passed = found["readings_near"], found["steps_near"]
-        return Verdict(f"{100 * near:.0f} % of the readings, {100 * passed:.0f} % of the steps", near >= least)
+        return Verdict(
+            f"{100 * near:.0f} % of the readings, {100 * passed:.0f} % of the steps", near >= least
+        )
 
     return judge
 
@@ -302,7 +323,11 @@ def first_near_last(curve: Result, short: float) -> int:
     """Also where returns are negative, and a share of the last one would lie above it."""
     last = curve["held_out"][-1]
     level = last - short * abs(last)
-    return next(steps for steps, value in zip(curve["steps"], curve["held_out"], strict=True) if value >= level - 1e-9)
+    return next(
+        steps
+        for steps, value in zip(curve["steps"], curve["held_out"], strict=True)
+        if value >= level - 1e-9
+    )
 
 
 def learns_faster(problem: str, times: float = 1.0) -> Judge:
@@ -318,7 +343,10 @@ def learns_faster(problem: str, times: float = 1.0) -> Judge:
 
 
 def contenders(results: Results, problem: str) -> list[Result]:
-    return [results[f"{problem}-brpo"], *(better(results, problem, agent) for agent in ("bpo", "upmle"))]
+    return [
+        results[f"{problem}-brpo"],
+        *(better(results, problem, agent) for agent in ("bpo", "upmle")),
+    ]
 
 
 def higher_while_learning(one: str, other: str) -> Judge:
@@ -340,8 +368,12 @@ def starts_at_ensemble() -> Judge:
     """BRPO's first held-out return and the ensemble's on fresh episodes: the intervals overlap."""
 
     def judge(results: Results) -> Verdict:
-        pairs = {p: (first_evaluation(results, p), results[f"{p}-ensemble"]["evaluation"]) for p in SIX}
-        figure = "; ".join(f"{p} {mine['mean']:.1f} against {told(theirs)}" for p, (mine, theirs) in pairs.items())
+        pairs = {
+            p: (first_evaluation(results, p), results[f"{p}-ensemble"]["evaluation"]) for p in SIX
+        }
+        figure = "; ".join(
+            f"{p} {mine['mean']:.1f} against {told(theirs)}" for p, (mine, theirs) in pairs.items()
+        )
         return Verdict(figure, all(overlap(*pair) for pair in pairs.values()))
 
     return judge
@@ -361,7 +393,9 @@ def never_below_ensemble(gain: Callable[[Results, str], list[float]]) -> Judge:
 
     def judge(results: Results) -> Verdict:
         gains = {p: min(gain(results, p)) for p in SIX}
-        figure = "smallest gain of a seed: " + ", ".join(f"{p} {value:+.1f}" for p, value in gains.items())
+        figure = "smallest gain of a seed: " + ", ".join(
+            f"{p} {value:+.1f}" for p, value in gains.items()
+        )
         return Verdict(figure, all(value >= 0 for value in gains.values()))
 
     return judge
@@ -369,7 +403,10 @@ def never_below_ensemble(gain: Callable[[Results, str], list[float]]) -> Judge:
 
 def held_out_gain(results: Results, problem: str) -> list[float]:
     """Of the last policy on held-out episodes: BRPO's own start is the ensemble there."""
-    return [curve["held_out"][-1] - curve["held_out"][0] for curve in results[f"{problem}-brpo"]["curves"]]
+    return [
+        curve["held_out"][-1] - curve["held_out"][0]
+        for curve in results[f"{problem}-brpo"]["curves"]
+    ]
 
 
 def fresh_gain(results: Results, problem: str) -> list[float]:

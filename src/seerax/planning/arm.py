@@ -50,7 +50,9 @@ class Arm:
         """A loop over the joints: written out, the compiler would calculate every frame anew wherever it is used."""
         a, alpha, d = self.rows.T.astype(np.float32)
 
-        def link(frame: tuple[Array, ...], row: tuple[Array, ...]) -> tuple[tuple[Array, ...], tuple[Array, Array]]:
+        def link(
+            frame: tuple[Array, ...], row: tuple[Array, ...]
+        ) -> tuple[tuple[Array, ...], tuple[Array, Array]]:
             x, y, z, origin = frame
             sin, cos, sin_alpha, cos_alpha, a, d = row
             turned, y = cos * x + sin * y, cos * y - sin * x
@@ -69,7 +71,9 @@ class Arm:
 
     def jacobian(self, frames: Frames) -> Array:
         """[7, 6]: how fast the grip moves and turns with each joint."""
-        return jnp.concatenate([jnp.cross(frames.axes, self.point(frames) - frames.origins[:FLANGE]), frames.axes], 1)
+        return jnp.concatenate(
+            [jnp.cross(frames.axes, self.point(frames) - frames.origins[:FLANGE]), frames.axes], 1
+        )
 
     def moved(self, joints: Array, by: Array) -> Array:
         """The joints after one step that moves the grip by `by`, and turns the hand to how it is held."""
@@ -140,9 +144,15 @@ def gaps(capsules: Capsules, boxes: Boxes) -> Array:
     def pairs(values: Array) -> Array:
         return lanes.fill(jnp.broadcast_to(values, shape).ravel())
 
-    start, along = capsules.ends[:, 0, :, None], (capsules.ends[:, 1] - capsules.ends[:, 0])[..., None]
+    start, along = (
+        capsules.ends[:, 0, :, None],
+        (capsules.ends[:, 1] - capsules.ends[:, 0])[..., None],
+    )
     sides = boxes.low, boxes.high
-    axes = [Axis(pairs(start[:, i]), pairs(along[:, i]), *(pairs(side[:, i]) for side in sides)) for i in range(3)]
+    axes = [
+        Axis(pairs(start[:, i]), pairs(along[:, i]), *(pairs(side[:, i]) for side in sides))
+        for i in range(3)
+    ]
     t = nearest(axes)
     distance = jnp.sqrt(sum(jnp.square(axis.beyond(t)) for axis in axes))
     return distance[: shape[0] * shape[1]].reshape(shape) - capsules.radius[:, None] - boxes.radius
@@ -160,8 +170,14 @@ def nearest(axes: list[Axis]) -> Array:
     for knot in (zero, zero + 1, *(t for axis in axes for t in axis.crossings())):
         slope = sum(axis.v * axis.beyond(knot) for axis in axes)
         falling, rising = slope <= 0, slope >= 0
-        left, right = jnp.maximum(left, jnp.where(falling, knot, 0)), jnp.minimum(right, jnp.where(rising, knot, 1))
-        down, up = jnp.maximum(down, jnp.where(falling, slope, -1e9)), jnp.minimum(up, jnp.where(rising, slope, 1e9))
+        left, right = (
+            jnp.maximum(left, jnp.where(falling, knot, 0)),
+            jnp.minimum(right, jnp.where(rising, knot, 1)),
+        )
+        down, up = (
+            jnp.maximum(down, jnp.where(falling, slope, -1e9)),
+            jnp.minimum(up, jnp.where(rising, slope, 1e9)),
+        )
     return left + (right - left) * -down / jnp.maximum(up - down, 1e-12)
 
 
@@ -200,4 +216,6 @@ def body(frames: Frames) -> Capsules:
     wrist = frames.origins[WRIST]
     forearm = jnp.stack([frames.origins[ELBOW], wrist])
     hand = wrist + (HAND[..., None].astype(np.float32) * frames.hand).sum(-2)
-    return Capsules(jnp.concatenate([forearm[None], hand]), jnp.asarray([FOREARM_RADIUS, *HAND_RADIUS]))
+    return Capsules(
+        jnp.concatenate([forearm[None], hand]), jnp.asarray([FOREARM_RADIUS, *HAND_RADIUS])
+    )

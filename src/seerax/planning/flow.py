@@ -14,7 +14,12 @@ from scipy.sparse.csgraph import dijkstra
 from scipy.spatial import cKDTree
 
 # One move in each of 16 directions: the eight neighbours and the eight knight's moves.
-MOVES = [(i, j) for i in range(-2, 3) for j in range(-2, 3) if max(abs(i), abs(j)) == 1 or abs(i * j) == 2]
+MOVES = [
+    (i, j)
+    for i in range(-2, 3)
+    for j in range(-2, 3)
+    if max(abs(i), abs(j)) == 1 or abs(i * j) == 2
+]
 
 
 def distance_to_segments(points: np.ndarray, segments: np.ndarray) -> np.ndarray:
@@ -82,13 +87,17 @@ class FlowPlanner:
         """Dijkstra from the goal, then every path pulled tight: a cell heads for what its predecessor heads for,
         if it can see it, and else for the predecessor."""
         goal = np.asarray(goal, float)
-        source = int(np.argmin(np.linalg.norm(self.cells - goal, axis=1) + 1e3 * (self.room < self.margin)))
+        source = int(
+            np.argmin(np.linalg.norm(self.cells - goal, axis=1) + 1e3 * (self.room < self.margin))
+        )
         distance, before = dijkstra(self.graph, indices=source, return_predecessors=True)
         target = self.cells.copy()
         target[source] = goal
         for level in tree_levels(before):
             parent = before[level]
-            straight = clearance(self.cells[level], target[parent], self.walls) >= self.margin - 1e-9
+            straight = (
+                clearance(self.cells[level], target[parent], self.walls) >= self.margin - 1e-9
+            )
             target[level] = np.where(straight[:, None], target[parent], self.cells[parent])
         reached = np.isfinite(distance)
         target[~reached] = self._rescued(reached, target)
@@ -129,7 +138,9 @@ class FlowPlanner:
         length = np.linalg.norm(self.cells[a] - self.cells[b], axis=1)
         clear = np.minimum(self.room[a], self.room[b]) >= self.margin + length / 2
         close = np.flatnonzero(~clear)
-        clear[close] = clearance(self.cells[a[close]], self.cells[b[close]], self.walls) >= self.margin - 1e-9
+        clear[close] = (
+            clearance(self.cells[a[close]], self.cells[b[close]], self.walls) >= self.margin - 1e-9
+        )
         return coo_array((length[clear], (a[clear], b[clear])), shape=(count, count)).tocsr()
 
 

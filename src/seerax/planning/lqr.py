@@ -11,7 +11,9 @@ import numpy as np
 from jax import Array
 from jax.scipy.ndimage import map_coordinates
 
-Dynamics = Callable[[Array, Array, Array], Array]  # (state [n], control [m], latent [d]) -> next state; 0 is at rest
+Dynamics = Callable[
+    [Array, Array, Array], Array
+]  # (state [n], control [m], latent [d]) -> next state; 0 is at rest
 
 DOUBLINGS = 20  # a million steps ahead is for ever
 
@@ -39,7 +41,9 @@ def cost_to_go(a: np.ndarray, b: np.ndarray, q: np.ndarray, r: np.ndarray) -> np
     return h
 
 
-def linearise(dynamics: Dynamics, latents: np.ndarray, states: int, controls: int) -> tuple[np.ndarray, np.ndarray]:
+def linearise(
+    dynamics: Dynamics, latents: np.ndarray, states: int, controls: int
+) -> tuple[np.ndarray, np.ndarray]:
     """A [k, n, n] and B [k, n, m] at rest, one pair per latent [k, d], in double precision."""
     with jax.enable_x64(True):
         state, control = jnp.zeros(states), jnp.zeros(controls)
@@ -58,13 +62,19 @@ class Lattice:
     def __call__(self, point: Array) -> Array:
         nodes, _, *shape = self.values.shape
         steps = (point - self.low) * ((nodes - 1) / (self.high - self.low))
-        look_up = jax.vmap(lambda layer: map_coordinates(layer, list(steps), order=1, mode="nearest"), in_axes=-1)
+        look_up = jax.vmap(
+            lambda layer: map_coordinates(layer, list(steps), order=1, mode="nearest"), in_axes=-1
+        )
         return look_up(self.values.reshape(nodes, nodes, -1)).reshape(shape)
 
 
-def gains(dynamics: Dynamics, q: np.ndarray, r: np.ndarray, low: float, high: float, nodes: int) -> Lattice:
+def gains(
+    dynamics: Dynamics, q: np.ndarray, r: np.ndarray, low: float, high: float, nodes: int
+) -> Lattice:
     """The regulators for all pairs of latents in [low, high]^2."""
     axis = np.linspace(low, high, nodes)
     latents = np.stack(np.meshgrid(axis, axis, indexing="ij"), -1).reshape(-1, 2)
     table = gain(*linearise(dynamics, latents, len(q), len(r)), q, r)
-    return Lattice(jnp.asarray(table.reshape(nodes, nodes, *table.shape[1:]), jnp.float32), low, high)
+    return Lattice(
+        jnp.asarray(table.reshape(nodes, nodes, *table.shape[1:]), jnp.float32), low, high
+    )

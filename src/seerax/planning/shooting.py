@@ -51,4 +51,6 @@ class Shooting:
 
 def lattice(*axes: np.ndarray) -> Array:
     """Every combination of these values, one axis per action dimension: [n, a], the last axis fastest."""
-    return jnp.asarray(np.stack(np.meshgrid(*axes, indexing="ij"), -1).reshape(-1, len(axes)), jnp.float32)
+    return jnp.asarray(
+        np.stack(np.meshgrid(*axes, indexing="ij"), -1).reshape(-1, len(axes)), jnp.float32
+    )

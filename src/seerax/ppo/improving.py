@@ -41,19 +41,30 @@ def loss(network: ActorCritic, batch: Minibatch, config: Config) -> tuple[Array,
     entropy = network.log_std.sum()
     average = lambda x: (x * batch.weight).sum()  # noqa: E731
     policy_loss, value_loss = -average(surrogate), average(error)
-    total = policy_loss + config.value_weight * value_loss - config.entropy_weight * average(entropy)
+    total = (
+        policy_loss + config.value_weight * value_loss - config.entropy_weight * average(entropy)
+    )
     kl = average(ratio - 1 - change)  # Schulman's low-variance estimate
     share_clipped = average((jnp.abs(ratio - 1) > config.clip).astype(jnp.float32))
-    return total, {"policy_loss": policy_loss, "value_loss": value_loss, "kl": kl, "clipped": share_clipped}
+    return total, {
+        "policy_loss": policy_loss,
+        "value_loss": value_loss,
+        "kl": kl,
+        "clipped": share_clipped,
+    }
 
 
-def gradient_of(network: ActorCritic, batch: Minibatch, config: Config) -> tuple[Any, dict[str, Array]]:
+def gradient_of(
+    network: ActorCritic, batch: Minibatch, config: Config
+) -> tuple[Any, dict[str, Array]]:
     """(gradient, metrics), summed over slices that stay in a core's cache: a third faster than all rows at once."""
     batch = batch._replace(weight=batch.weight / jnp.maximum(batch.weight.sum(), 1))
     count = devices.slices(batch.weight.shape[0])
     slices = jax.tree.map(lambda x: x.reshape(count, -1, *x.shape[1:]), batch)
     part = lambda some: jax.grad(loss, has_aux=True)(network, some, config)  # noqa: E731
-    nothing = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), jax.eval_shape(part, first(slices)))
+    nothing = jax.tree.map(
+        lambda x: jnp.zeros(x.shape, x.dtype), jax.eval_shape(part, first(slices))
+    )
     add = lambda total, some: (jax.tree.map(jnp.add, total, part(some)), None)  # noqa: E731
     return jax.lax.scan(add, nothing, slices)[0]
 
@@ -70,7 +81,13 @@ def shuffled(key: Key, count: int) -> Array:
 
 
 def improve(
-    ppo: PPO, key: Key, brain: Brain, optimiser: Any, played: Played, advantage: Array, target: Array
+    ppo: PPO,
+    key: Key,
+    brain: Brain,
+    optimiser: Any,
+    played: Played,
+    advantage: Array,
+    target: Array,
 ) -> tuple[Brain, Any, dict[str, Array]]:
     """Epochs of minibatches on what was played."""
     config = ppo.config
@@ -96,11 +113,15 @@ def improve(
 
     def epoch(carry: tuple, key: Key) -> tuple[tuple, dict[str, Array]]:
         order = shuffled(key, whole.weight.shape[0])
-        batches = jax.tree.map(lambda x: x[order].reshape(config.minibatches, -1, *x.shape[1:]), whole)
+        batches = jax.tree.map(
+            lambda x: x[order].reshape(config.minibatches, -1, *x.shape[1:]), whole
+        )
         return jax.lax.scan(update, carry, batches)
 
     start = (brain.network, optimiser, jnp.bool_(False))
-    (network, optimiser, _), metrics = jax.lax.scan(epoch, start, jax.random.split(key, config.epochs))
+    (network, optimiser, _), metrics = jax.lax.scan(
+        epoch, start, jax.random.split(key, config.epochs)
+    )
     return brain._replace(network=network), optimiser, jax.tree.map(jnp.mean, metrics)
 
 

@@ -21,14 +21,21 @@ def advantages(played: Played, last_value: Array, discount: float, trace: float)
     start comes a step later: it is used after a time-out and not after a true end.
     """
 
-    def body(carry: tuple[Array, Array], step: tuple[Array, ...]) -> tuple[tuple[Array, Array], Array]:
+    def body(
+        carry: tuple[Array, Array], step: tuple[Array, ...]
+    ) -> tuple[tuple[Array, Array], Array]:
         following, next_value = carry
         reward, value, done, over = step
         surprise = reward + discount * (1 - done) * next_value - value
         advantage = surprise + discount * trace * (1 - over) * following
         return (advantage, value), advantage
 
-    steps = (played.reward, played.value, played.done.astype(jnp.float32), played.over.astype(jnp.float32))
+    steps = (
+        played.reward,
+        played.value,
+        played.done.astype(jnp.float32),
+        played.over.astype(jnp.float32),
+    )
     _, advantage = jax.lax.scan(body, (jnp.zeros_like(last_value), last_value), steps, reverse=True)
     return advantage
 
@@ -54,14 +61,23 @@ def summed_up(brain: Brain, played: Played, advantage: Array, target: Array) -> 
     """All statistics in one message between the devices: several in no fixed order could wait for each other."""
     live = played.live.astype(jnp.float32)
     measured = (target, advantage, played.inputs)
-    centres = (brain.values.mean, jnp.zeros(()), brain.inputs.mean)  # near the means: exact enough in 32 bits
+    centres = (
+        brain.values.mean,
+        jnp.zeros(()),
+        brain.inputs.mean,
+    )  # near the means: exact enough in 32 bits
 
     def sums(x: Array, centre: Array) -> Moments:
         weight, away = live.reshape(*live.shape, *[1] * (x.ndim - 2)), x - centre
         return Moments((weight * away).sum((0, 1)), (weight * away**2).sum((0, 1)))
 
     unsound = (~played.noted).sum().astype(jnp.float32)
-    counts = (live.sum(), played.over.sum().astype(jnp.float32), (played.over * played.score).sum(), unsound)
+    counts = (
+        live.sum(),
+        played.over.sum().astype(jnp.float32),
+        (played.over * played.score).sum(),
+        unsound,
+    )
     local = ([sums(x, centre) for x, centre in zip(measured, centres, strict=True)], counts)
     each, (steps, ended, score, unsound) = jax.tree.map(
         lambda x: x * jax.lax.psum(1, devices.WORLDS), everywhere(local)
@@ -71,8 +87,12 @@ def summed_up(brain: Brain, played: Played, advantage: Array, target: Array) -> 
         first, second = total.mean / steps, total.variance / steps
         return Moments(centre + first, jnp.maximum(second - first**2, 0.0))
 
-    target_, advantage_, inputs_ = (moments(total, centre) for total, centre in zip(each, centres, strict=True))
-    return Summary(target_, advantage_, inputs_, steps, ended, score / jnp.maximum(ended, 1), unsound)
+    target_, advantage_, inputs_ = (
+        moments(total, centre) for total, centre in zip(each, centres, strict=True)
+    )
+    return Summary(
+        target_, advantage_, inputs_, steps, ended, score / jnp.maximum(ended, 1), unsound
+    )
 
 
 def everywhere(x: Any) -> Any:

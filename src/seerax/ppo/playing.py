@@ -56,7 +56,9 @@ def staggered(key: Key, mdp: BeliefMDP, count: int) -> World:
 def streams(key: Key) -> tuple[Key, Key, Key]:
     """(the next iteration's key, this device's key to play, and to shuffle)"""
     key, local = jax.random.split(key)
-    play_key, shuffle_key = jax.random.split(jax.random.fold_in(local, jax.lax.axis_index(devices.WORLDS)))
+    play_key, shuffle_key = jax.random.split(
+        jax.random.fold_in(local, jax.lax.axis_index(devices.WORLDS))
+    )
     return key, play_key, shuffle_key
 
 
@@ -65,7 +67,11 @@ def is_sound(world: World, action: Action, following: World) -> Array:
 
 
 def play(
-    ppo: PPO, key: Key, brain: Brain, worlds: World, note: Callable[[World, Action, World], Any] = is_sound
+    ppo: PPO,
+    key: Key,
+    brain: Brain,
+    worlds: World,
+    note: Callable[[World, Action, World], Any] = is_sound,
 ) -> tuple[World, Played, Array]:
     """Every world `length` steps on, with exploration noise."""
     network = brain.network
@@ -75,21 +81,29 @@ def play(
         inputs = jax.vmap(partial(ppo.agent.inputs, ppo.mdp))(worlds.situation)
         return inputs, brain.values.restore(network.value(brain.inputs.normalise(inputs)))
 
-    def body(carry: tuple[World, Array, Array], key: Key) -> tuple[tuple[World, Array, Array], Played]:
+    def body(
+        carry: tuple[World, Array, Array], key: Key
+    ) -> tuple[tuple[World, Array, Array], Played]:
         worlds, inputs, value = carry
         noise_key, step_key = jax.random.split(key)
         mean = network.actor(brain.inputs.normalise(inputs))
         raw = mean + jnp.exp(network.log_std) * jax.random.normal(noise_key, mean.shape)
         actions = jax.vmap(ppo.agent.compose)(worlds.situation, raw)
-        following, outcome = jax.vmap(ppo.mdp.step)(jax.random.split(step_key, count), worlds, actions)
+        following, outcome = jax.vmap(ppo.mdp.step)(
+            jax.random.split(step_key, count), worlds, actions
+        )
         probability = log_prob(raw, mean, network.log_std)
         earned = outcome.reward + outcome.bonus
         live = ~worlds.over
         noted = jax.vmap(note)(worlds, actions, following)
         ends = (outcome.done, outcome.over)
-        played = Played(inputs, raw, probability, value, earned, *ends, live, following.score, noted)
+        played = Played(
+            inputs, raw, probability, value, earned, *ends, live, following.score, noted
+        )
         return (following, *look(following)), played
 
     first = (worlds, *look(worlds))
-    (worlds, _, last_value), played = jax.lax.scan(body, first, jax.random.split(key, ppo.config.length))
+    (worlds, _, last_value), played = jax.lax.scan(
+        body, first, jax.random.split(key, ppo.config.length)
+    )
     return worlds, played, last_value

@@ -52,7 +52,9 @@ class PPO:
 
     @cached_property
     def mesh(self) -> jax.sharding.Mesh:
-        return devices.mesh(math.gcd(self.config.worlds, self.config.batch // self.config.minibatches))
+        return devices.mesh(
+            math.gcd(self.config.worlds, self.config.batch // self.config.minibatches)
+        )
 
     @cached_property
     def optimiser(self) -> optax.GradientTransformation:
@@ -65,11 +67,17 @@ class PPO:
         """A learner whose mean raw action is zero: a residual starts exactly at its base."""
         network_key, world_key, key = jax.random.split(key, 3)
         worlds = staggered(world_key, self.mdp, self.config.worlds)
-        example = jax.eval_shape(partial(self.agent.inputs, self.mdp), jax.tree.map(lambda x: x[0], worlds.situation))
-        exploration = jnp.broadcast_to(jnp.asarray(self.config.exploration), (self.mdp.action_size,))
+        example = jax.eval_shape(
+            partial(self.agent.inputs, self.mdp), jax.tree.map(lambda x: x[0], worlds.situation)
+        )
+        exploration = jnp.broadcast_to(
+            jnp.asarray(self.config.exploration), (self.mdp.action_size,)
+        )
         network = ActorCritic(network_key, example.shape[0], self.config.hidden, exploration)
         brain = Brain(network, Normaliser.init(example.shape[0]), Normaliser.init())
-        return jax.tree.map(strong, Learner(brain, self.optimiser.init(network), worlds, key, jnp.int32(0)))
+        return jax.tree.map(
+            strong, Learner(brain, self.optimiser.init(network), worlds, key, jnp.int32(0))
+        )
 
     @cached_property
     def iterate(self) -> Any:
@@ -87,7 +95,11 @@ class PPO:
 
     def _compiled(self, body: Any, worlds: P) -> Any:
         spec = Learner(P(), P(), worlds, P(), P())  # type: ignore[arg-type]
-        return jax.jit(jax.shard_map(body, mesh=self.mesh, in_specs=(spec,), out_specs=(spec, P()), check_vma=False))
+        return jax.jit(
+            jax.shard_map(
+                body, mesh=self.mesh, in_specs=(spec,), out_specs=(spec, P()), check_vma=False
+            )
+        )
 
     def policy(self, brain: Brain, noisy: bool = False) -> LearnedPolicy:
         return LearnedPolicy(brain, self.mdp, self.agent, noisy)
@@ -97,7 +109,9 @@ class PPO:
         """(brains, keys) -> mean return of each brain on the same held-out episodes, without noise or bonus."""
 
         def scores(brains: Brain, keys: Key) -> Array:
-            return devices.side_by_side(lambda brain: rollout.tally(self.mdp, self.policy(brain), keys).score, brains)
+            return devices.side_by_side(
+                lambda brain: rollout.tally(self.mdp, self.policy(brain), keys).score, brains
+            )
 
         return jax.jit(
             jax.shard_map(
@@ -135,11 +149,15 @@ class PPO:
 
     def place(self, learner: Learner) -> Learner:
         """Stacked learners where `iterate_many` wants them: the worlds spread, all else on every device."""
-        return Learner(*[team.spread(part, to) for part, to in zip(learner, self._places(), strict=True)])
+        return Learner(
+            *[team.spread(part, to) for part, to in zip(learner, self._places(), strict=True)]
+        )
 
     def _places(self) -> list[NamedSharding]:
         """Of each part of stacked learners."""
-        return [NamedSharding(self.mesh, spec) for spec in (P(), P(), P(None, devices.WORLDS), P(), P())]
+        return [
+            NamedSharding(self.mesh, spec) for spec in (P(), P(), P(None, devices.WORLDS), P(), P())
+        ]
 
     def copied(self, tree: Any) -> Any:
         """The same on every device."""
@@ -162,7 +180,9 @@ class PPO:
         """For learners of these shapes; called with one, `iterate_many` finds the program."""
 
         def placed(part: Any, sharding: NamedSharding) -> Any:
-            return jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=sharding), part)
+            return jax.tree.map(
+                lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=sharding), part
+            )
 
         shapes = [placed(part, where) for part, where in zip(learner, self._places(), strict=True)]
         self.iterate_many.lower(Learner(*shapes)).compile()
@@ -182,7 +202,9 @@ def iterate(ppo: PPO, learner: Learner) -> tuple[Learner, dict[str, Array]]:
     key, play_key, shuffle_key = streams(learner.key)
     worlds, played, last_value = play(ppo, play_key, learner.brain, learner.worlds)
     brain, optimiser, metrics = learn(ppo, shuffle_key, learner, played, last_value)
-    worlds = worlds._replace(over=worlds.over | ~played.noted[-1])  # what is not sound starts afresh
+    worlds = worlds._replace(
+        over=worlds.over | ~played.noted[-1]
+    )  # what is not sound starts afresh
     return Learner(brain, optimiser, worlds, key, learner.iteration + 1), metrics
 
 
@@ -196,7 +218,9 @@ def learn(
     if ppo.config.normalise_values:
         brain = rescaled(brain, brain.values.merge(*batch.target, batch.steps))
     standard = (advantage - batch.advantage.mean) / jnp.sqrt(batch.advantage.variance + 1e-8)
-    brain, optimiser, metrics = improve(ppo, key, brain, learner.optimiser, played, standard, target)
+    brain, optimiser, metrics = improve(
+        ppo, key, brain, learner.optimiser, played, standard, target
+    )
     brain = quietened(ppo.config, brain, learner.iteration + 1)
     if ppo.config.normalise_inputs:
         brain = brain._replace(inputs=brain.inputs.merge(*batch.inputs, batch.steps))

@@ -80,7 +80,9 @@ class Cartpole:
         """Still upright when the time is up."""
         return ~done
 
-    def log_likelihood(self, state: CartpoleState, action: Action, next_state: CartpoleState, latent: Latent) -> Array:
+    def log_likelihood(
+        self, state: CartpoleState, action: Action, next_state: CartpoleState, latent: Latent
+    ) -> Array:
         """Of both accelerations: the cart's is Gaussian through the noisy force, the pole's follows from the cart's.
 
         Both are also uncertain because the latent may lie anywhere in its cell: its variance there, propagated.
@@ -88,8 +90,12 @@ class Cartpole:
         cart = (next_state.velocity - state.velocity) / SECONDS
         pole = (next_state.spin - state.spin) / SECONDS
         force = NEWTONS * action[0]
-        expected, (per_newton, slope) = jax.value_and_grad(cart_acceleration, (1, 2))(state, force, latent)
-        told = log_normal(cart - expected, (per_newton * NEWTONS * self.noise) ** 2 + self._tolerance(slope))
+        expected, (per_newton, slope) = jax.value_and_grad(cart_acceleration, (1, 2))(
+            state, force, latent
+        )
+        told = log_normal(
+            cart - expected, (per_newton * NEWTONS * self.noise) ** 2 + self._tolerance(slope)
+        )
         expected, slope = jax.value_and_grad(pole_acceleration, 2)(state, cart, latent)
         return told + log_normal(pole - expected, self._tolerance(slope))
 
@@ -107,7 +113,10 @@ def push(state: CartpoleState, force: Array, latent: Latent) -> CartpoleState:
     cart = cart_acceleration(state, force, latent)
     pole = pole_acceleration(state, cart, latent)
     return CartpoleState(
-        position + SECONDS * velocity, velocity + SECONDS * cart, angle + SECONDS * spin, spin + SECONDS * pole
+        position + SECONDS * velocity,
+        velocity + SECONDS * cart,
+        angle + SECONDS * spin,
+        spin + SECONDS * pole,
     )
 
 
@@ -180,7 +189,12 @@ def draw_cartpole(ax: Any, situation: Situation, action: Action, latent: Latent)
     draw_cart(pen, state, latent)
     for force, width, colour in ((action[0], 0.12, "action"), (advised[0], 0.045, "advice")):
         side = np.sign(force) * cart_width(latent) / 2
-        pen.arrow((state.position + side, CART_HEIGHT / 2 + 2 * WHEEL), (ARROW * force, 0.0), width, colour)
+        pen.arrow(
+            (state.position + side, CART_HEIGHT / 2 + 2 * WHEEL),
+            (ARROW * force, 0.0),
+            width,
+            colour,
+        )
     draw_grid(pen, np.exp(belief), latent)
 
 
@@ -205,7 +219,9 @@ def draw_grid(pen: Any, chances: np.ndarray, latent: Latent) -> None:
     for (i, j), chance in zip(np.ndindex(CELLS, CELLS), chances, strict=True):
         corner = MAP_CORNER + side * np.array([i, j])
         pen.box(corner, side, side, "belief", "belief", line=0).set(alpha=float(chance), gid="cell")
-    lines = [[(0, k), (CELLS, k)] for k in range(CELLS + 1)] + [[(k, 0), (k, CELLS)] for k in range(CELLS + 1)]
+    lines = [[(0, k), (CELLS, k)] for k in range(CELLS + 1)] + [
+        [(k, 0), (k, CELLS)] for k in range(CELLS + 1)
+    ]
     pen.lines(MAP_CORNER + side * np.array(lines), "faint")
     pen.star(MAP_CORNER + MAP_SIDE * (np.asarray(latent) - LOW) / (HIGH - LOW), 11)
     pen.text(MAP_CORNER + np.array([MAP_SIDE / 2, -0.16]), "mass", 9)

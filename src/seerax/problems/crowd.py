@@ -91,11 +91,16 @@ class CrowdNav:
         moved = strides(key, state, latent)
         people = state.people + moved
 
-        before, after = seen_from_car(state.people - state.rear, heading), seen_from_car(people - rear, heading)
+        before, after = (
+            seen_from_car(state.people - state.rear, heading),
+            seen_from_car(people - rear, heading),
+        )
         hit = (distance_of_way(before, after) < RADIUS).any()
         state = CrowdState(rear, heading, speed, people, state.speeds, moved, hit)
         left, passed = self._left_road(state), self._passed(state)
-        ending = jnp.where(hit, -collision_cost(speed), jnp.where(left, LEFT_ROAD, jnp.where(passed, PASSED, 0.0)))
+        ending = jnp.where(
+            hit, -collision_cost(speed), jnp.where(left, LEFT_ROAD, jnp.where(passed, PASSED, 0.0))
+        )
         return Step(state, ending - STEP_COST, hit | left | passed)
 
     def features(self, state: CrowdState) -> Array:
@@ -109,9 +114,13 @@ class CrowdNav:
     def succeeded(self, state: CrowdState, latent: Latent, done: Array) -> Array:
         return self._passed(state) & ~self._left_road(state) & ~state.hit
 
-    def log_likelihood(self, state: CrowdState, action: Action, next_state: CrowdState, latent: Latent) -> Array:
+    def log_likelihood(
+        self, state: CrowdState, action: Action, next_state: CrowdState, latent: Latent
+    ) -> Array:
         """Of each person's heading, [6], if these were their goals. Who has arrived says nothing any more."""
-        (x, y), (moved_x, moved_y) = (map(lanes.fill, pair.T) for pair in (latent - state.people, next_state.moved))
+        (x, y), (moved_x, moved_y) = (
+            map(lanes.fill, pair.T) for pair in (latent - state.people, next_state.moved)
+        )
         turn = arctan2(x * moved_y - y * moved_x, x * moved_x + y * moved_y)
         return jnp.where(walking(state), log_wrapped_normal(turn, NOISE)[:WALKERS], 0.0)
 
@@ -204,21 +213,34 @@ def distance_of_way(start: Array, end: Array) -> Array:
     (x, y), (end_x, end_y) = jnp.moveaxis(start, -1, 0), jnp.moveaxis(end, -1, 0)
     way = x, y, end_x - x, end_y - y
     ends = jnp.minimum(distance_of_point(x, y), distance_of_point(end_x, end_y))
-    corners = [distance_to_corner(*way, a * CAR_WIDTH / 2, b * CAR_LENGTH / 2) for a in (1, -1) for b in (1, -1)]
+    corners = [
+        distance_to_corner(*way, a * CAR_WIDTH / 2, b * CAR_LENGTH / 2)
+        for a in (1, -1)
+        for b in (1, -1)
+    ]
     return jnp.where(meets(*way), 0.0, functools.reduce(jnp.minimum, corners, ends))
 
 
-def distance_to_corner(x: Array, y: Array, along_x: Array, along_y: Array, corner_x: float, corner_y: float) -> Array:
+def distance_to_corner(
+    x: Array, y: Array, along_x: Array, along_y: Array, corner_x: float, corner_y: float
+) -> Array:
     """Between the way (x, y) + t * along, 0 <= t <= 1, and a point."""
     x, y = corner_x - x, corner_y - y
-    share = jnp.clip((x * along_x + y * along_y) / jnp.maximum(along_x**2 + along_y**2, 1e-12), 0, 1)
+    share = jnp.clip(
+        (x * along_x + y * along_y) / jnp.maximum(along_x**2 + along_y**2, 1e-12), 0, 1
+    )
     return jnp.sqrt((x - share * along_x) ** 2 + (y - share * along_y) ** 2)
 
 
 def meets(x: Array, y: Array, along_x: Array, along_y: Array) -> Array:
     """Does (x, y) + t * along, 0 <= t <= 1, meet the car? It must be in both slabs at one time."""
-    (enter_x, leave_x), (enter_y, leave_y) = slab(x, along_x, CAR_WIDTH / 2), slab(y, along_y, CAR_LENGTH / 2)
-    return jnp.maximum(jnp.maximum(enter_x, enter_y), 0.0) <= jnp.minimum(jnp.minimum(leave_x, leave_y), 1.0)
+    (enter_x, leave_x), (enter_y, leave_y) = (
+        slab(x, along_x, CAR_WIDTH / 2),
+        slab(y, along_y, CAR_LENGTH / 2),
+    )
+    return jnp.maximum(jnp.maximum(enter_x, enter_y), 0.0) <= jnp.minimum(
+        jnp.minimum(leave_x, leave_y), 1.0
+    )
 
 
 def slab(x: Array, along: Array, half: float) -> tuple[Array, Array]:
@@ -265,9 +287,15 @@ def follow(state: CrowdState, action: Action) -> Way:
 def forecast(state: CrowdState, goals: Latent) -> Scene:
     """People walk straight to their goals, as fast as their noise lets them, and stay there: leaves [8, ...]."""
     x, y = (goals - state.people).T
-    pace = jnp.where(walking(state), HEADWAY * state.speeds, 0.0) / jnp.maximum(jnp.sqrt(x**2 + y**2), 1e-6)
+    pace = jnp.where(walking(state), HEADWAY * state.speeds, 0.0) / jnp.maximum(
+        jnp.sqrt(x**2 + y**2), 1e-6
+    )
     share = jnp.minimum(LOOKAHEAD[:, None] * pace, 1.0)
-    return Scene(state.people[:, 0] + share * x, state.people[:, 1] + share * y, jnp.asarray(LOOKAHEAD, jnp.float32))
+    return Scene(
+        state.people[:, 0] + share * x,
+        state.people[:, 1] + share * y,
+        jnp.asarray(LOOKAHEAD, jnp.float32),
+    )
 
 
 def cost(way: Way) -> Array:
@@ -313,16 +341,24 @@ def draw_crowd(ax: Any, situation: Situation, action: Action, latent: Latent) ->
     action (red) and the advice (black) would take the car. Dotted lines lead to the true goals."""
     state, belief, advised = situation
     pen = draw_road(ax)
-    pen.lines(np.stack([state.people, latent], axis=1)[np.asarray(walking(state))], "faint", 0.8, (0, (1, 3))).set_gid(
-        "truth"
-    )
+    pen.lines(
+        np.stack([state.people, latent], axis=1)[np.asarray(walking(state))],
+        "faint",
+        0.8,
+        (0, (1, 3)),
+    ).set_gid("truth")
     for number in range(WALKERS):
         draw_person(pen, state, number, np.exp(belief[number]))
     draw_car(pen, state)
     for choice, width, colour in ((action, 0.16, "action"), (advised, 0.06, "advice")):
         way = follow(state, choice)
         ahead = np.array([-way.sin, way.cos])
-        pen.arrow(np.asarray(state.rear) + CAR_LENGTH * ahead, DRIVING * float(way.speed) * ahead, width, colour)
+        pen.arrow(
+            np.asarray(state.rear) + CAR_LENGTH * ahead,
+            DRIVING * float(way.speed) * ahead,
+            width,
+            colour,
+        )
 
 
 def draw_road(ax: Any) -> Any:
@@ -350,9 +386,14 @@ def draw_person(pen: Any, state: CrowdState, number: int, chances: np.ndarray) -
         return
     for goal, chance in zip(np.asarray(goals())[:, number], chances, strict=True):
         along = (goal - place) / np.hypot(*(goal - place))
-        edge, tip = place + RADIUS * along, place + (RADIUS + WALKING * float(state.speeds[number])) * along
+        edge, tip = (
+            place + RADIUS * along,
+            place + (RADIUS + WALKING * float(state.speeds[number])) * along,
+        )
         barbs = [tip - 0.2 * (along + side * 0.7 * along[::-1] * [-1, 1]) for side in (-1, 1)]
-        pen.lines([[edge, tip], *([barb, tip] for barb in barbs)], "belief", 2.5).set_alpha(float(chance))
+        pen.lines([[edge, tip], *([barb, tip] for barb in barbs)], "belief", 2.5).set_alpha(
+            float(chance)
+        )
 
 
 def draw_car(pen: Any, state: CrowdState) -> None:
@@ -360,7 +401,13 @@ def draw_car(pen: Any, state: CrowdState) -> None:
 
     x, y = np.asarray(state.rear)
     turned = Affine2D().rotate_around(x, y, float(state.heading)) + pen.ax.transData
-    body = pen.box((x - CAR_WIDTH / 2, y), CAR_WIDTH, CAR_LENGTH, "action" if state.hit else "agent", round=0.12)
+    body = pen.box(
+        (x - CAR_WIDTH / 2, y),
+        CAR_WIDTH,
+        CAR_LENGTH,
+        "action" if state.hit else "agent",
+        round=0.12,
+    )
     window = pen.box((x - 0.17, y + 1.2), 0.34, 0.3, "paper", "paper", round=0.05, line=0)
     for part in (body, window):
         part.set(transform=turned, gid="agent")

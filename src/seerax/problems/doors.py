@@ -27,10 +27,18 @@ HALF = 1.4  # the arena is [-HALF, HALF]^2
 WALL_Y = 0.3
 DOORS_X = np.array([-1.0, -0.4, 0.4, 1.0])  # centres
 DOOR_WIDTH = 0.4
-PIECES_X = [(-1.5, -1.2), (-0.8, -0.6), (-0.2, 0.2), (0.6, 0.8), (1.2, 1.5)]  # the wall between the doors
+PIECES_X = [
+    (-1.5, -1.2),
+    (-0.8, -0.6),
+    (-0.2, 0.2),
+    (0.6, 0.8),
+    (1.2, 1.5),
+]  # the wall between the doors
 PIECES = np.array([[(low, WALL_Y), (high, WALL_Y)] for low, high in PIECES_X])
 CENTRES = np.array([(x, WALL_Y) for x in DOORS_X])
-BARS = np.array([[(x - DOOR_WIDTH / 2, WALL_Y), (x + DOOR_WIDTH / 2, WALL_Y)] for x in DOORS_X])  # closed doors
+BARS = np.array(
+    [[(x - DOOR_WIDTH / 2, WALL_Y), (x + DOOR_WIDTH / 2, WALL_Y)] for x in DOORS_X]
+)  # closed doors
 START_X, START_Y = 1.0, -1.0  # x ~ U(-START_X, START_X)
 TARGET = np.array([0.0, 1.2])
 TARGET_RADIUS = 0.2
@@ -75,24 +83,34 @@ class Doors:
         x = jax.random.uniform(key, minval=-START_X, maxval=START_X)
         nothing = jnp.zeros(4, bool)
         position = jnp.stack([x, jnp.float32(START_Y)])
-        return DoorState(position, jnp.zeros(2), nothing, nothing, jnp.full(4, UNKNOWN), jnp.bool_(False))
+        return DoorState(
+            position, jnp.zeros(2), nothing, nothing, jnp.full(4, UNKNOWN), jnp.bool_(False)
+        )
 
     def step(self, key: Key, state: DoorState, action: Action, latent: Latent) -> Step:
         walls = jnp.asarray(np.concatenate([PIECES, BARS]), jnp.float32)
         there = jnp.append(jnp.ones(len(PIECES), bool), latent == 0)
-        motion = pointmass.move(SPHERE, walls, HALF, state.position, state.velocity, action[:2], there)
+        motion = pointmass.move(
+            SPHERE, walls, HALF, state.position, state.velocity, action[:2], there
+        )
         crashed, passed = motion.touched[len(PIECES) :], crossings(motion.path)
         sensed = self.senses(state, action)
         right = jax.random.bernoulli(key, accuracy(motion.position))
         reading = jnp.where(sensed, jnp.where(right == (latent == 1), OPEN, CLOSED), UNKNOWN)
         state = DoorState(motion.position, motion.velocity, crashed, passed, reading, sensed)
         done = arrived(state)
-        return Step(state, TARGET_REWARD * done - CRASH_COST * crashed.any() - self.sensing_cost * sensed, done)
+        return Step(
+            state,
+            TARGET_REWARD * done - CRASH_COST * crashed.any() - self.sensing_cost * sensed,
+            done,
+        )
 
     def features(self, state: DoorState) -> Array:
         """Position, velocity, offset to the target, and which door was crashed into or passed in this step."""
         offset = TARGET - state.position
-        return jnp.concatenate([state.position, state.velocity, offset, state.crashed, state.passed])
+        return jnp.concatenate(
+            [state.position, state.velocity, offset, state.crashed, state.passed]
+        )
 
     def senses(self, state: State, action: Action) -> Array:
         return action[2] > 0
@@ -104,7 +122,9 @@ class Doors:
     def succeeded(self, state: DoorState, latent: Latent, done: Array) -> Array:
         return arrived(state)
 
-    def log_likelihood(self, state: State, action: Action, next_state: DoorState, latent: Latent) -> Array:
+    def log_likelihood(
+        self, state: State, action: Action, next_state: DoorState, latent: Latent
+    ) -> Array:
         """Of the reading, bit by bit; a crash or a passage tells the truth about its door."""
         right = accuracy(next_state.position)
         said_open = next_state.reading == OPEN
@@ -152,7 +172,9 @@ def arrived(state: DoorState) -> Array:
     return jnp.linalg.norm(TARGET - state.position) < TARGET_RADIUS
 
 
-def crashes(problem: Doors, returns: np.ndarray, sensed: np.ndarray, success: np.ndarray) -> np.ndarray:
+def crashes(
+    problem: Doors, returns: np.ndarray, sensed: np.ndarray, success: np.ndarray
+) -> np.ndarray:
     """Steps in touch with a closed door, of whole episodes: whatever else moves a return is known."""
     return np.rint((TARGET_REWARD * success - problem.sensing_cost * sensed - returns) / CRASH_COST)
 
@@ -165,7 +187,9 @@ def nearest_door_expert() -> Expert:
 
     def act(state: DoorState, latent: Latent) -> Action:
         target = waypoint(state.position, latent)
-        return jnp.append(pointmass.pursue(target, state.position, state.velocity, SPEED, GAIN), -0.1)
+        return jnp.append(
+            pointmass.pursue(target, state.position, state.velocity, SPEED, GAIN), -0.1
+        )
 
     return Expert(plan=lambda latent: latent, act=act)
 
@@ -174,7 +198,9 @@ def waypoint(position: Array, latent: Latent) -> Array:
     """A place in front of the closest open door, then one behind it, then the target."""
     x, aside = jnp.float32(0), jnp.float32(jnp.inf)
     for number, door in enumerate(DOORS_X):  # one by one: 16 experts run faster than with argmin
-        distance = jnp.abs(door - position[0])  # all doors lie on one line: closest along it is closest
+        distance = jnp.abs(
+            door - position[0]
+        )  # all doors lie on one line: closest along it is closest
         closer = (latent[number] == 1) & (distance < aside)
         x, aside = jnp.where(closer, door, x), jnp.where(closer, distance, aside)
     y = jnp.where(aside < IN_LINE, BEHIND, IN_FRONT)

@@ -36,7 +36,9 @@ MAZE4_WALLS = np.array(
     ]
 )
 
-MAZE10_BODY = Body(mass=0.1, gear=0.3, damping=0.1, seconds=0.06, substeps=5, contact=0.051)  # 0.015 wall + 0.036
+MAZE10_BODY = Body(
+    mass=0.1, gear=0.3, damping=0.1, seconds=0.06, substeps=5, contact=0.051
+)  # 0.015 wall + 0.036
 MAZE10_GOALS = np.array(
     [
         (0.3, 0.6), (0.375, -1.325), (0.325, 0.2), (-0.65, 0.4), (-1.0, -1.325),
@@ -100,15 +102,23 @@ class Maze:
 
     def step(self, key: Key, state: MazeState, action: Action, latent: Latent) -> Step:
         body, walls, half = self.body, self.walls, self.half
-        position, velocity, *_ = pointmass.move(body, walls, half, state.position, state.velocity, action[:2])
+        position, velocity, *_ = pointmass.move(
+            body, walls, half, state.position, state.velocity, action[:2]
+        )
         sensed = self.senses(state, action)
         true = jnp.linalg.norm(latent - position)
         reading = true + self.noise * true * jax.random.normal(key)
         right, wrong = self._arrived(position, latent)
         home = right & ~wrong
-        reward = jnp.where(home, self.reward, 0.0) - wrong * self.wrong_cost - sensed * self.sensing_cost
+        reward = (
+            jnp.where(home, self.reward, 0.0) - wrong * self.wrong_cost - sensed * self.sensing_cost
+        )
         done = home | (wrong & self.wrong_ends)
-        return Step(MazeState(position, velocity, jnp.where(sensed, reading, 0.0), sensed, home), reward, done)
+        return Step(
+            MazeState(position, velocity, jnp.where(sensed, reading, 0.0), sensed, home),
+            reward,
+            done,
+        )
 
     def features(self, state: MazeState) -> Array:
         """Position, velocity, offsets to all goals, and the reading (0 without sensing)."""
@@ -126,7 +136,9 @@ class Maze:
         right, wrong = self._arrived(state.position, latent)
         return right & ~wrong
 
-    def log_likelihood(self, state: State, action: Action, next_state: MazeState, latent: Latent) -> Array:
+    def log_likelihood(
+        self, state: State, action: Action, next_state: MazeState, latent: Latent
+    ) -> Array:
         """Of the reading if the goal were here, each hypothesis with its own distance and so its own std; and of being
         home or not: who stands at the goal and is not has seen that it is another one.
         """
@@ -163,7 +175,9 @@ def flow_expert(maze: Maze, speed: float, gain: float, margin: float) -> Expert:
 
     def act(state: MazeState, flow: Flow) -> Action:
         target = planner.target(state.position, flow)
-        return jnp.append(pointmass.pursue(target, state.position, state.velocity, speed, gain), -0.1)
+        return jnp.append(
+            pointmass.pursue(target, state.position, state.velocity, speed, gain), -0.1
+        )
 
     return advice.tabulated(Expert(lambda goal: planner.plan(np.asarray(goal)), act), maze.goals)
 
@@ -207,7 +221,8 @@ def maze10() -> BeliefMDP:
 
 def better_sensing(mdp: BeliefMDP, steps: int = 150) -> BeliefMDP:
     """The hand-tuned ensemble of the paper's appendix: sense in the first steps only."""
-    return mdp.advised_by(advice.at_first(mdp.problem, advice.weighted(mdp.filter, mdp.expert), steps))  # type: ignore
+    by_belief = advice.weighted(mdp.filter, mdp.expert)  # type: ignore[arg-type]
+    return mdp.advised_by(advice.at_first(mdp.problem, by_belief, steps))
 
 
 def maze10_better_sensing() -> BeliefMDP:

@@ -25,7 +25,9 @@ class Body:
     contact: float  # centre to a wall's centre line
 
 
-SPHERE = Body(mass=0.5336, gear=2.0, damping=0.1, seconds=0.05, substeps=5, contact=0.0849)  # Maze4's and Door4's
+SPHERE = Body(
+    mass=0.5336, gear=2.0, damping=0.1, seconds=0.05, substeps=5, contact=0.0849
+)  # Maze4's and Door4's
 
 
 class Motion(NamedTuple):
@@ -38,7 +40,13 @@ class Motion(NamedTuple):
 
 
 def move(
-    body: Body, walls: Array, half: float, position: Array, velocity: Array, thrust: Array, there: Array | None = None
+    body: Body,
+    walls: Array,
+    half: float,
+    position: Array,
+    velocity: Array,
+    thrust: Array,
+    there: Array | None = None,
 ) -> Motion:
     """One step in [-half, half]^2 among walls [m, 2 (ends), 2], of which only those that are `there` [m] exist."""
     there = jnp.ones(walls.shape[0], bool) if there is None else there
@@ -46,13 +54,17 @@ def move(
     decay = float(np.exp(-rate * dt))
     terminal = body.gear / body.damping * thrust
 
-    def substep(moving: tuple[Array, Array], _: None) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
+    def substep(
+        moving: tuple[Array, Array], _: None
+    ) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
         position, velocity = moving
         drift = velocity - terminal
         position = position + terminal * dt + drift * (1 - decay) / rate
         velocity = terminal + drift * decay
         position, velocity, first = push_out(body.contact, walls, there, position, velocity)
-        position, velocity, second = push_out(body.contact, walls, there, position, velocity)  # for corners
+        position, velocity, second = push_out(
+            body.contact, walls, there, position, velocity
+        )  # for corners
         inside = jnp.clip(position, -half, half)
         velocity = jnp.where(inside == position, velocity, 0.0)
         return (inside, velocity), (inside, first | second)
@@ -105,7 +117,9 @@ def draw_frame(ax: Any, body: Body, half: float) -> Any:
     edge = half + AGENT_SHARE * body.contact
     pen = Pen(ax)
     pen.page(-edge - 0.02, edge + 0.02, -edge - 0.02, edge + 0.02)
-    return pen.inside(pen.box((-edge, -edge), 2 * edge, 2 * edge, "paper", "wall", round=0.06, line=2))
+    return pen.inside(
+        pen.box((-edge, -edge), 2 * edge, 2 * edge, "paper", "wall", round=0.06, line=2)
+    )
 
 
 def draw_walls(pen: Any, body: Body, walls: np.ndarray, colour: str = "wall") -> Any:

@@ -30,7 +30,10 @@ FRONT, BACK, RIGHT, LEFT, TOP = -0.1, 0.3, -0.73, -0.03, 0.75
 PLATES = (0.05, 0.40)  # height of the lower and the upper shelf
 THICKNESS = 0.01
 OBJECT_RADIUS, OBJECT_HALF = 0.03, 0.05  # it stands on its plate
-OBJECT_LOW, OBJECT_HIGH = np.array([0.0, -0.575]), np.array([0.16, -0.175])  # where it can be, x and y
+OBJECT_LOW, OBJECT_HIGH = (
+    np.array([0.0, -0.575]),
+    np.array([0.16, -0.175]),
+)  # where it can be, x and y
 OBJECT_HEIGHTS = np.array([0.105, 0.455])
 SITES = np.array([(FRONT, -0.38, PLATES[1]), (FRONT, -0.38, PLATES[0])])  # the poses of the shelves
 SCALE = 0.3  # metres that count as 1 in the features
@@ -89,7 +92,9 @@ class ArmShelf:
 
     def prior(self, key: Key) -> Latent:
         place, shelf = jax.random.split(key)
-        xy = jax.random.uniform(place, (2,), minval=jnp.asarray(OBJECT_LOW), maxval=jnp.asarray(OBJECT_HIGH))
+        xy = jax.random.uniform(
+            place, (2,), minval=jnp.asarray(OBJECT_LOW), maxval=jnp.asarray(OBJECT_HIGH)
+        )
         return jnp.append(xy, jax.random.choice(shelf, jnp.asarray(OBJECT_HEIGHTS, jnp.float32)))
 
     def reset(self, key: Key, latent: Latent) -> ShelfState:
@@ -105,7 +110,9 @@ class ArmShelf:
         cost = distance + touching.sum() + self.sensing_cost * sensed
         reward = jnp.where(distance < CLOSE, 1.0, -cost)
         time = state.time + 1
-        return Step(ShelfState(joints, hand, reading, sensed, time, touching), reward, time >= self.horizon)
+        return Step(
+            ShelfState(joints, hand, reading, sensed, time, touching), reward, time >= self.horizon
+        )
 
     def features(self, state: ShelfState) -> Array:
         """Hand, joints, both shelves and the reading as seen from the hand, the noise, and what was touched.
@@ -117,7 +124,9 @@ class ArmShelf:
         blind = ~state.sensed[None]
         hand = (state.hand - prior().mean) / SCALE
         left = 1 - state.time[None] / self.horizon
-        return jnp.concatenate([hand, state.joints - WAM.rest, sites, reading, blind, state.touching, left])
+        return jnp.concatenate(
+            [hand, state.joints - WAM.rest, sites, reading, blind, state.touching, left]
+        )
 
     def senses(self, state: State, action: Action) -> Array:
         return action[3] > 0
@@ -144,7 +153,11 @@ class ArmShelf:
         hits = gaps(body(frames), obstacles(latent)) < 0
         touching = jnp.array([hits[:, :-1].sum(), hits[:, -1].sum()], jnp.float32)
         free = ~hits.any()
-        return jnp.where(free, joints, state.joints), jnp.where(free, WAM.point(frames), state.hand), touching
+        return (
+            jnp.where(free, joints, state.joints),
+            jnp.where(free, WAM.point(frames), state.hand),
+            touching,
+        )
 
 
 def obstacles(latent: Latent) -> Boxes:
@@ -170,7 +183,9 @@ BEFORE = 0.14  # the fingers are clear of the object if the hand is that far in 
 ASIDE = 0.03  # they pass it on both sides if the hand is at most that far beside it
 SURE = 0.1  # an object is taken to be on a shelf if it is at most that far above or below its place there
 FREE_Y = (-0.605, -0.145)  # where the hand is clear of the walls
-FREE_Z = np.array([(-1.0, -0.01), (0.105, 0.34), (0.455, 0.75)])  # and of the plates: below, between and above them
+FREE_Z = np.array(
+    [(-1.0, -0.01), (0.105, 0.34), (0.455, 0.75)]
+)  # and of the plates: below, between and above them
 
 
 def reaching_expert() -> Expert:
@@ -198,7 +213,9 @@ def waypoint(hand: Array, target: Array) -> Array:
     free = (x < OUTSIDE + STRIDE) | (fits & (straight | (x < target[0] - BEFORE + STRIDE)))
     inside = jnp.where(straight, target[0] + HOLD[0], target[0] - BEFORE)
     height = jnp.where(sure, jnp.clip(target[2] + HOLD[2], low + STRIDE, high - STRIDE), target[2])
-    level = jnp.clip(z, *jnp.asarray(FREE_Z)[(z > jnp.array(PLATES)).sum()])  # off the plates, on the same side of them
+    level = jnp.clip(
+        z, *jnp.asarray(FREE_Z)[(z > jnp.array(PLATES)).sum()]
+    )  # off the plates, on the same side of them
     aside = jnp.where(free, jnp.array([target[1], height]), jnp.array([y, level]))
     return jnp.append(jnp.where(fits, inside, OUTSIDE), aside)
 
@@ -209,7 +226,9 @@ def waypoint(hand: Array, target: Array) -> Array:
 def armshelf(sensing: float = 0.5) -> BeliefMDP:
     """A Gaussian belief, the expert for its mean, sensing with the given probability."""
     problem = ArmShelf()
-    filter = ExtendedKalman(prior(), lambda state, latent: latent, lambda state: state.reading, problem.noise)
+    filter = ExtendedKalman(
+        prior(), lambda state, latent: latent, lambda state: state.reading, problem.noise
+    )
     expert = reaching_expert()
     ensemble = advice.sometimes(problem, advice.most_likely(filter, expert), sensing)
     return BeliefMDP(problem, filter, ensemble, expert)
@@ -237,7 +256,9 @@ class View(NamedTuple):
 SIDE, ABOVE = View(2, 0.0, "from the side"), View(1, 0.06, "from above")
 
 
-def draw_shelf(problem: ArmShelf, ax: Any, situation: Situation, action: Action, latent: Latent) -> None:
+def draw_shelf(
+    problem: ArmShelf, ax: Any, situation: Situation, action: Action, latent: Latent
+) -> None:
     """From the side, and below it from above."""
     from seerax.problems.sketch import Pen  # matplotlib is for those who draw
 
@@ -245,7 +266,9 @@ def draw_shelf(problem: ArmShelf, ax: Any, situation: Situation, action: Action,
     pen.page(LOW[0] - 0.02, HIGH[0] + 0.02, ABOVE.flat(LOW)[1] - 0.02, HIGH[2] + 0.02)
     for view in (SIDE, ABOVE):
         (left, bottom), (right, top) = view.flat(LOW), view.flat(HIGH)
-        frame = pen.box((left, bottom), right - left, top - bottom, "paper", "pale", round=0.03, line=1)
+        frame = pen.box(
+            (left, bottom), right - left, top - bottom, "paper", "pale", round=0.03, line=1
+        )
         framed = pen.inside(frame)
         framed.text((left + 0.03, top - 0.05), view.name, 8, "faint", ha="left")
         draw_plates(framed, view)
@@ -275,7 +298,14 @@ def draw_belief(pen: Any, view: View, belief: Gaussian) -> None:
     ring = np.stack([np.cos(around), np.sin(around)], -1) @ np.linalg.cholesky(covariance).T
     for width, opacity in ELLIPSES:
         outline = view.flat(belief.mean) + width * ring
-        patch = Polygon(outline, facecolor=PALETTE["belief"], edgecolor="none", alpha=opacity, zorder=2, gid="belief")
+        patch = Polygon(
+            outline,
+            facecolor=PALETTE["belief"],
+            edgecolor="none",
+            alpha=opacity,
+            zorder=2,
+            gid="belief",
+        )
         pen.ax.add_patch(patch).set_clip_path(pen.within)
 
 
@@ -297,12 +327,17 @@ def draw_object(pen: Any, view: View, latent: np.ndarray) -> None:
     if view is ABOVE:
         pen.ring(middle, OBJECT_RADIUS, "truth", 1.2, style=":").set_gid("truth")
     else:
-        corners = middle + np.array([(-1, -1), (1, -1), (1, 1), (-1, 1)]) * (OBJECT_RADIUS, OBJECT_HALF)
+        corners = middle + np.array([(-1, -1), (1, -1), (1, 1), (-1, 1)]) * (
+            OBJECT_RADIUS,
+            OBJECT_HALF,
+        )
         sides = list(zip(corners, np.roll(corners, -1, 0), strict=True))
         pen.lines(sides, "truth", 1.2, ":").set_gid("truth")
 
 
-def draw_choice(pen: Any, view: View, problem: ArmShelf, situation: Situation, action: Action) -> None:
+def draw_choice(
+    pen: Any, view: View, problem: ArmShelf, situation: Situation, action: Action
+) -> None:
     """Where to go, as advised and as chosen; a ring if it senses, and a dot where the object last seemed to be."""
     state, hand = situation.state, view.flat(situation.state.hand)
     if state.sensed:

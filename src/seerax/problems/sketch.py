@@ -13,7 +13,14 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Arc, Circle, FancyArrow, FancyBboxPatch, Patch, Polygon
 
 RED, BLACK, PURPLE, GREEN = "#D62728", "#1A1A1A", "#7B52AE", "#2FB58A"
-BLUE, AMBER, SKY, GREY, PALE, WHITE = "#0072B2", "#F09300", "#7CC4EE", "#8A8A8A", "#D9D9D9", "#FFFFFF"
+BLUE, AMBER, SKY, GREY, PALE, WHITE = (
+    "#0072B2",
+    "#F09300",
+    "#7CC4EE",
+    "#8A8A8A",
+    "#D9D9D9",
+    "#FFFFFF",
+)
 
 METHODS = {  # in the colours of the paper, where it has them
     "brpo": RED,
@@ -57,19 +64,38 @@ class Pen:
     def inside(self, patch: Patch) -> Pen:
         return replace(self, within=patch)
 
-    def disc(self, centre: Point, radius: float, colour: str, opacity: float = 1.0, name: str = "") -> Patch:
-        return self._add(Circle(centre, radius, facecolor=PALETTE[colour], edgecolor="none", alpha=opacity), name)
+    def disc(
+        self, centre: Point, radius: float, colour: str, opacity: float = 1.0, name: str = ""
+    ) -> Patch:
+        return self._add(
+            Circle(centre, radius, facecolor=PALETTE[colour], edgecolor="none", alpha=opacity), name
+        )
 
     def ring(
-        self, centre: Point, radius: float, colour: str, width: float = 1.0, opacity: float = 1.0, style: Any = "-"
+        self,
+        centre: Point,
+        radius: float,
+        colour: str,
+        width: float = 1.0,
+        opacity: float = 1.0,
+        style: Any = "-",
     ) -> Patch:
-        look = {"edgecolor": PALETTE[colour], "linewidth": width, "alpha": opacity, "linestyle": style}
+        look = {
+            "edgecolor": PALETTE[colour],
+            "linewidth": width,
+            "alpha": opacity,
+            "linestyle": style,
+        }
         return self._add(Circle(centre, radius, fill=False, **look))
 
-    def arc(self, centre: Point, radius: float, middle: float, colour: str, width: float = 1.5) -> Patch:
+    def arc(
+        self, centre: Point, radius: float, middle: float, colour: str, width: float = 1.5
+    ) -> Patch:
         """A third of a half circle around the direction `middle`, in degrees."""
         span = {"theta1": middle - 35, "theta2": middle + 35}
-        return self._add(Arc(centre, 2 * radius, 2 * radius, color=PALETTE[colour], linewidth=width, **span))
+        return self._add(
+            Arc(centre, 2 * radius, 2 * radius, color=PALETTE[colour], linewidth=width, **span)
+        )
 
     def box(
         self,
@@ -82,19 +108,27 @@ class Pen:
         line: float = 1.5,
     ) -> Patch:
         style = f"round,pad=0,rounding_size={round}" if round else "square,pad=0"
-        look: dict[str, Any] = {"facecolor": PALETTE[colour], "edgecolor": PALETTE[edge], "linewidth": line}
+        look: dict[str, Any] = {
+            "facecolor": PALETTE[colour],
+            "edgecolor": PALETTE[edge],
+            "linewidth": line,
+        }
         return self._add(FancyBboxPatch(corner, width, height, boxstyle=style, **look))
 
     def capsules(self, segments: np.ndarray, radius: float, colour: str) -> Artist:
         """Segments [m, 2 (ends), 2] as strokes with round ends, `radius` wide on either side."""
         outlines = [capsule(start, end, radius) for start, end in segments]
-        return self._add(PolyCollection(outlines, facecolor=PALETTE[colour], edgecolor="none"), "walls")
+        return self._add(
+            PolyCollection(outlines, facecolor=PALETTE[colour], edgecolor="none"), "walls"
+        )
 
     def lines(self, segments: Any, colour: str, width: float = 1.0, style: Any = "-") -> Artist:
         look = {"linewidths": width, "linestyles": style, "capstyle": "round"}
         return self._add(LineCollection(segments, colors=PALETTE[colour], **look))
 
-    def arrow(self, centre: Point, along: Point, width: float, colour: str, clear: float = 0.0) -> None:
+    def arrow(
+        self, centre: Point, along: Point, width: float, colour: str, clear: float = 0.0
+    ) -> None:
         """Begins `clear` away from the centre; thinner if too short for its width, nothing if there is no way to go."""
         length = float(np.hypot(*along))
         if length < 1e-3:
@@ -110,10 +144,19 @@ class Pen:
         self._add(FancyArrow(*start, *along, color=PALETTE[colour], linewidth=0, **shape), colour)
 
     def star(self, at: Point, size: float, colour: str = "truth") -> None:
-        look: dict[str, Any] = {"markeredgecolor": PALETTE["paper"], "markeredgewidth": 0.6, "linestyle": "none"}
-        self._add(Line2D([at[0]], [at[1]], marker="*", markersize=size, color=PALETTE[colour], **look), "truth")
+        look: dict[str, Any] = {
+            "markeredgecolor": PALETTE["paper"],
+            "markeredgewidth": 0.6,
+            "linestyle": "none",
+        }
+        self._add(
+            Line2D([at[0]], [at[1]], marker="*", markersize=size, color=PALETTE[colour], **look),
+            "truth",
+        )
 
-    def text(self, at: Point, words: str, size: float = 9, colour: str = "ink", **look: Any) -> None:
+    def text(
+        self, at: Point, words: str, size: float = 9, colour: str = "ink", **look: Any
+    ) -> None:
         look = {"ha": "center", "va": "center", **look}
         self.ax.text(at[0], at[1], words, fontsize=size, color=PALETTE[colour], zorder=2, **look)
 
@@ -121,7 +164,9 @@ class Pen:
         """A face `size` in radius."""
         x, y = centre
         outline = np.asarray(centre) + size * head()
-        self._add(Polygon(outline, facecolor=PALETTE["belief"], edgecolor="none", alpha=opacity), "tiger")
+        self._add(
+            Polygon(outline, facecolor=PALETTE["belief"], edgecolor="none", alpha=opacity), "tiger"
+        )
         for side in (-1, 1):
             self.disc((x + 0.36 * side * size, y + 0.15 * size), 0.12 * size, "ink", opacity)
         self.disc((x, y - 0.25 * size), 0.14 * size, "ink", opacity)
@@ -150,14 +195,18 @@ def head(ear: float = 0.34, corners: int = 120) -> np.ndarray:
     rays = np.stack([np.cos(around), np.sin(around)], -1)
     along = rays @ np.array([(-0.68, 0.72), (0.68, 0.72)]).T
     aside = 0.68**2 + 0.72**2 - along**2
-    ears = np.where((along > 0) & (aside < ear**2), along + np.sqrt(np.maximum(ear**2 - aside, 0)), 0)
+    ears = np.where(
+        (along > 0) & (aside < ear**2), along + np.sqrt(np.maximum(ear**2 - aside, 0)), 0
+    )
     return rays * np.maximum(1.0, ears.max(-1))[:, None]
 
 
 def stripes(centre: np.ndarray, size: float) -> np.ndarray:
     """Three on the forehead, two on either cheek: [7, 2 (ends), 2]."""
     brow = [[(x, 0.92 - 0.6 * abs(x)), (0.7 * x, 0.55)] for x in (-0.3, 0.0, 0.3)]
-    cheeks = [[(0.92 * side, y), (0.6 * side, y - 0.05)] for side in (-1, 1) for y in (-0.05, -0.35)]
+    cheeks = [
+        [(0.92 * side, y), (0.6 * side, y - 0.05)] for side in (-1, 1) for y in (-0.05, -0.35)
+    ]
     return centre + size * np.array(brow + cheeks)
 
 

@@ -68,7 +68,9 @@ class Tiger:
     def succeeded(self, state: TigerState, latent: Latent, done: Array) -> Array:
         return done & (state.opened - OPEN_LEFT != latent)
 
-    def log_likelihood(self, state: State, action: Action, next_state: TigerState, latent: Latent) -> Array:
+    def log_likelihood(
+        self, state: State, action: Action, next_state: TigerState, latent: Latent
+    ) -> Array:
         agrees = next_state.heard - LEFT == latent
         told = jnp.log(jnp.where(agrees, ACCURACY, 1 - ACCURACY))
         return jnp.where(next_state.heard == SILENCE, 0.0, told)
@@ -150,7 +152,16 @@ def draw_votes(pen: Any, action: Action, advised: Action) -> None:
     most = max(1.0, float(abs(action).max()), float(abs(advised).max()))
     for choice, words in enumerate(CHOICES):
         x = 0.8 * (choice - 1)
-        pen.box((x - 0.12, -1.04), 0.14, 0.22 * float(action[choice]) / most, "action", "action", line=0)
-        pen.box((x + 0.05, -1.04), 0.06, 0.22 * float(advised[choice]) / most, "advice", "advice", line=0)
+        pen.box(
+            (x - 0.12, -1.04), 0.14, 0.22 * float(action[choice]) / most, "action", "action", line=0
+        )
+        pen.box(
+            (x + 0.05, -1.04),
+            0.06,
+            0.22 * float(advised[choice]) / most,
+            "advice",
+            "advice",
+            line=0,
+        )
         pen.lines([[(x - 0.2, -1.04), (x + 0.2, -1.04)]], "faint")
         pen.text((x, -1.33), words, 9)

@@ -70,7 +70,9 @@ class Tree:
         walked = self._walk(state, jnp.where(action[GO_RIGHT] > action[GO_LEFT], 1.0, -1.0), latent)
         state = select(senses, sensed, walked)
         arrived = (state.leaf != 0).any()
-        reward = jnp.where(arrived, jnp.where(state.found, GOLD, TIGER), 0.0) - senses * SENSING_COST
+        reward = (
+            jnp.where(arrived, jnp.where(state.found, GOLD, TIGER), 0.0) - senses * SENSING_COST
+        )
         return Step(state, reward, state.round == self.rounds)
 
     def features(self, state: TreeState) -> Array:
@@ -88,7 +90,9 @@ class Tree:
         """In its last round."""
         return done & state.found
 
-    def log_likelihood(self, state: State, action: Action, next_state: TreeState, latent: Latent) -> Array:
+    def log_likelihood(
+        self, state: State, action: Action, next_state: TreeState, latent: Latent
+    ) -> Array:
         """Sensing and leaves tell the truth."""
         read, arrived = (next_state.reading != 0).any(), (next_state.leaf != 0).any()
         contradicts_reading = read & (next_state.reading != latent).any()
@@ -178,10 +182,19 @@ def draw_tree(tree: Tree, ax: Any, situation: Situation, action: Action, latent:
 
 def draw_branches(pen: Any, tree: Tree, state: TreeState) -> None:
     """All ways, the one just sensed, and the one taken so far."""
-    ways = [way for level in range(tree.depth) for way in itertools.product([-1.0, 1.0], repeat=level + 1)]
+    ways = [
+        way
+        for level in range(tree.depth)
+        for way in itertools.product([-1.0, 1.0], repeat=level + 1)
+    ]
     pen.lines([[node(tree, way[:-1]), node(tree, way)] for way in ways], "pale", 1.5)
     if state.reading.any():
-        pen.lines([[node(tree, state.reading[:level]) for level in range(tree.depth + 1)]], "sensing", 2, (0, (2, 2)))
+        pen.lines(
+            [[node(tree, state.reading[:level]) for level in range(tree.depth + 1)]],
+            "sensing",
+            2,
+            (0, (2, 2)),
+        )
     taken = state.leaf if state.leaf.any() else state.path[: state.level]
     pen.lines([[node(tree, taken[:level]) for level in range(len(taken) + 1)]], "agent", 3)
 
@@ -193,7 +206,9 @@ def draw_arrival(pen: Any, tree: Tree, state: TreeState, size: float) -> None:
     prize = GOLD if state.found else TIGER
     if not state.found:
         pen.tiger((x, y), 1.2 * size)
-    pen.text((x, y - size - 0.19), f"{prize:+g}", 11, "ink" if state.found else "action", weight="bold")
+    pen.text(
+        (x, y - size - 0.19), f"{prize:+g}", 11, "ink" if state.found else "action", weight="bold"
+    )
 
 
 def draw_walker(pen: Any, tree: Tree, state: TreeState, action: Action, advised: Action) -> None:
@@ -204,7 +219,9 @@ def draw_walker(pen: Any, tree: Tree, state: TreeState, action: Action, advised:
         pen.text((0, 0.34), f"walk {min(int(state.round) + 1, tree.rounds)} of {tree.rounds}", 10)
 
 
-def draw_choice(pen: Any, tree: Tree, state: TreeState, votes: Action, colour: str, width: float) -> None:
+def draw_choice(
+    pen: Any, tree: Tree, state: TreeState, votes: Action, colour: str, width: float
+) -> None:
     """A ring if the votes are for sensing, else an arrow to where they lead; nothing without votes."""
     if not votes.any():
         return
@@ -220,4 +237,6 @@ def draw_choice(pen: Any, tree: Tree, state: TreeState, votes: Action, colour: s
 
 def node(tree: Tree, way: Any) -> tuple[float, float]:
     """Where a sequence of turns leads from the root at (0, 0); the leaves spread evenly over (-1, 1)."""
-    return sum(float(turn) / 2 ** (level + 1) for level, turn in enumerate(way)), -DROP * len(way) / tree.depth
+    return sum(float(turn) / 2 ** (level + 1) for level, turn in enumerate(way)), -DROP * len(
+        way
+    ) / tree.depth
