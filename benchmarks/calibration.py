@@ -13,9 +13,10 @@ from pathlib import Path
 import jax
 
 import seerax
-from seerax import problems, store
+from seerax import problems
 from seerax.laws.beliefs import guessed, overconfidence
 from seerax.laws.observing import Observed
+from seerax.system import files
 
 ROOT = Path(__file__).parent.parent
 EXACT = (
@@ -38,7 +39,7 @@ def main() -> None:
     seerax.prepare()
     episodes = int(sys.argv[1]) if sys.argv[1:] else 10_000
     found = {name: scores(name, episodes) for name in EXACT}
-    store.write_json(
+    files.write_json(
         ROOT / "results/calibration.json", {"episodes": episodes, "limit": 3, "z": found}
     )
     for name, by_time in found.items():

@@ -16,10 +16,11 @@ from typing import Any
 import jax.numpy as jnp
 
 import seerax
-from seerax import pages, problems, rollout, runs, store
-from seerax.advice import Clairvoyant, ensemble
+from seerax import problems, rollout, runs
+from seerax.advice import Clairvoyant, follow_advice
 from seerax.core import BeliefMDP, Policy
 from seerax.problems.originals import ORIGINALS
+from seerax.system import files, markdown
 
 ROOT = Path(__file__).parent.parent
 
@@ -31,7 +32,7 @@ def never_senses(mdp: BeliefMDP) -> Policy:
 
 def players(mdp: BeliefMDP) -> dict[str, Any]:
     silent = {"never senses": never_senses(mdp)} if hasattr(mdp.problem, "with_sensing") else {}
-    return {"ensemble": ensemble, **silent, "clairvoyant": Clairvoyant(mdp.expert)}  # type: ignore[arg-type]
+    return {"ensemble": follow_advice, **silent, "clairvoyant": Clairvoyant(mdp.expert)}  # type: ignore[arg-type]
 
 
 def measured(name: str, episodes: int) -> dict[str, Any]:
@@ -78,8 +79,8 @@ def main() -> None:
     seerax.prepare()
     episodes = int(sys.argv[1]) if sys.argv[1:] else 2000
     results = {name: measured(name, episodes) for name in problems.PROBLEMS}
-    store.write_json(ROOT / "results/ensembles.json", results)
-    pages.write_between(ROOT / "docs/problems.md", "ensembles", table(results))
+    files.write_json(ROOT / "results/ensembles.json", results)
+    markdown.write_between(ROOT / "docs/problems.md", "ensembles", table(results))
 
 
 if __name__ == "__main__":

@@ -19,12 +19,13 @@ import numpy as np
 from jax import Array
 
 import seerax
-from seerax import advice, pages, rollout, runs, store
+from seerax import advice, rollout, runs
 from seerax.core import Action, Advisor, Belief, BeliefMDP, Expert, Key, Latent, Moment, State, Step
 from seerax.filters import Categorical
 from seerax.planning import Flow, FlowPlanner
 from seerax.problems import maze
 from seerax.problems.maze import Maze
+from seerax.system import files, markdown
 
 ROOT = Path(__file__).parent.parent
 GRID = 0.05  # between the points at which the authors' experts know a direction
@@ -106,7 +107,7 @@ def full_thrust(problem: Maze) -> Expert:
         course = unit(planner.towards(point, flow) + point - state.position)
         return jnp.append(course, -0.1)
 
-    return advice.tabulated(Expert(lambda goal: planner.plan(np.asarray(goal)), act), problem.goals)
+    return advice.tabulate(Expert(lambda goal: planner.plan(np.asarray(goal)), act), problem.goals)
 
 
 def unit(vector: Array) -> Array:
@@ -134,8 +135,8 @@ def built(rules: Rules, sensing: Callable[[Any, Advisor], Advisor]) -> BeliefMDP
 
 
 SENSING: dict[str, Callable[[Any, Advisor], Advisor]] = {
-    "random sensing": advice.sometimes,
-    "better sensing": lambda problem, advisor: advice.at_first(problem, advisor, 150),
+    "random sensing": advice.sense_randomly,
+    "better sensing": lambda problem, advisor: advice.sense_first(problem, advisor, 150),
 }
 
 # ---- measure -----------------------------------------------------------------------------------------------------
@@ -144,7 +145,7 @@ SENSING: dict[str, Callable[[Any, Advisor], Advisor]] = {
 def measured(rules: Rules, episodes: int) -> dict[str, Any]:
     key = runs.evaluation_key(0)
     return {
-        name: rollout.evaluate(key, built(rules, sensing), advice.ensemble, episodes).summary()
+        name: rollout.evaluate(key, built(rules, sensing), advice.follow_advice, episodes).summary()
         for name, sensing in SENSING.items()
     }
 
@@ -156,7 +157,7 @@ def table(results: dict[str, Any]) -> str:
         "success",
         "length",
     )
-    return pages.table(head, [row(name, each) for name, each in results.items()])
+    return markdown.table(head, [row(name, each) for name, each in results.items()])
 
 
 def row(name: str, each: dict[str, Any]) -> tuple[str, ...]:
@@ -173,8 +174,8 @@ def main() -> None:
     for name, rules in ROWS.items():
         results[name] = measured(rules, episodes)
         print(row(name, results[name]))
-    store.write_json(ROOT / "results/table1.json", {"episodes": episodes, "rows": results})
-    pages.write_between(ROOT / "docs/problems.md", "table1", table(results))
+    files.write_json(ROOT / "results/table1.json", {"episodes": episodes, "rows": results})
+    markdown.write_between(ROOT / "docs/problems.md", "table1", table(results))
 
 
 if __name__ == "__main__":

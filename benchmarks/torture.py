@@ -29,9 +29,9 @@ from typing import Any
 
 import numpy as np
 
-from seerax import pages, store
 from seerax.checkpoints import Checkpoints, Damage
-from seerax.errors import Mistake
+from seerax.errors import UserError
+from seerax.system import files, markdown, pytrees
 
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT / "benchmarks"))
@@ -250,7 +250,7 @@ def kill(blows: int = 100, length: int = 300) -> dict[str, Any]:
         child.process.kill()
         child.process.wait()
         checkpoints = Checkpoints(child.folder / "checkpoints")
-        half = list(child.folder.rglob(f"*{store.UNFINISHED}"))
+        half = list(child.folder.rglob(f"*{files.UNFINISHED}"))
         orphans = {path.stem for path in checkpoints.folder.glob("*.safetensors")}
         orphans -= {f"{n:09d}" for n in checkpoints.numbers()}
         within.append(bool(half or orphans))
@@ -302,7 +302,7 @@ def damaged_and_recovered(path: Path, bits: int, cuts: int) -> dict[str, Any]:
     like = runs.checkpoint_shapes(run, run.experiment.trainer())
     source = run.folder.checkpoints
     last, before = source.numbers()
-    expected = store.load_tree(source.arrays(before), like)
+    expected = pytrees.load_tree(source.arrays(before), like)
     for trial in range(bits + cuts):
         with tempfile.TemporaryDirectory() as place:
             copy = Checkpoints(shutil.copytree(source.folder, Path(place) / "checkpoints"))
@@ -409,7 +409,7 @@ def fills_up(place: Path, reference: Path, length: int) -> None:
     )
     kept = newest(folder)
     must(
-        kept > 0 and not list(folder.rglob(f"*{store.UNFINISHED}")),
+        kept > 0 and not list(folder.rglob(f"*{files.UNFINISHED}")),
         "half-written files on a full disk",
     )
     ballast.unlink()
@@ -433,7 +433,7 @@ def small_disk(place: Path, size: str) -> Iterator[Path]:
         ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(place)], capture_output=True
     )
     if mounted.returncode:
-        raise Mistake(
+        raise UserError(
             "This section needs the right to mount a tmpfs (root in a container of its own, say): skipped."
         )
     try:
@@ -471,14 +471,16 @@ def soak(minutes: float = 30.0) -> dict[str, Any]:
     import seerax
     from seerax import experiments, runs
     from seerax.checkpoints import Schedule
-    from seerax.stopping import Stopped
+    from seerax.system.signals import Stopped
 
     seerax.prepare()
     compiled: list[float] = []
     measured: list[tuple[float, float]] = []
-    listen = lambda event, seconds, **_: (  # noqa: E731
-        compiled.append(time.monotonic()) if "backend_compile" in event else None
-    )
+
+    def listen(event: str, seconds: float, **_: Any) -> None:
+        if "backend_compile" in event:
+            compiled.append(time.monotonic())
+
     jax.monitoring.register_event_duration_secs_listener(listen)
     ours = experiments.settings("maze4")
     endless = experiments.replace(ours.ppo, steps=ours.ppo.batch * 100_000, evaluations=10_000)
@@ -516,8 +518,8 @@ def soaked(measured: np.ndarray, compiled: list[float], minutes: float) -> dict[
 
 def resident() -> float:
     """Megabytes of this process in memory."""
-    pages = int(Path("/proc/self/statm").read_text().split()[1])
-    return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
+    markdown = int(Path("/proc/self/statm").read_text().split()[1])
+    return markdown * os.sysconf("SC_PAGE_SIZE") / 1e6
 
 
 # ---- figures -----------------------------------------------------------------------------------------------------
@@ -531,12 +533,12 @@ def attempt(name: str, section: Callable[[], dict[str, Any]], path: Path) -> boo
     began = time.monotonic()
     try:
         figures = {**section(), "seconds": round(time.monotonic() - began, 1)}
-    except (Broken, Damage, Mistake, AssertionError, subprocess.TimeoutExpired) as error:
+    except (Broken, Damage, UserError, AssertionError, subprocess.TimeoutExpired) as error:
         print(f"{name}: {error}", file=sys.stderr)
-        return isinstance(error, Mistake)
+        return isinstance(error, UserError)
     print(f"{name}: {json.dumps(figures)}")
     known = json.loads(path.read_text()) if path.exists() else {}
-    store.write_json(path, {**known, name: figures})
+    files.write_json(path, {**known, name: figures})
     return True
 
 
@@ -552,8 +554,10 @@ def write_table() -> None:
         if key != "laws"
     ]
     rows = [(name, key.replace("_", " "), str(value)) for name, key, value in told]
-    pages.write_between(
-        ROOT / "docs/reliability.md", "torture", pages.table(("section", "figure", "value"), rows)
+    markdown.write_between(
+        ROOT / "docs/reliability.md",
+        "torture",
+        markdown.table(("section", "figure", "value"), rows),
     )
 
 

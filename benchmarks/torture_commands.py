@@ -88,7 +88,7 @@ check
 check nosuchmodule:mdp
 check seerax.core:Sep
 check seerax.core:Step
-check seerax.errors:Mistake
+check seerax.errors:UserError
 film tigre
 film tiger --agent nobody
 film tiger --out film.doc --agent ensemble

@@ -58,7 +58,9 @@ expert = Expert(
     plan=lambda wind: wind,
     act=lambda s, wind: jnp.array([jnp.clip(-wind - 2 * s.position, -1, 1), -0.1]),
 )
-mdp = BeliefMDP(hover, belief, advice.sometimes(hover, advice.weighted(belief, expert)), expert)
+mdp = BeliefMDP(
+    hover, belief, advice.sense_randomly(hover, advice.weighted(belief, expert)), expert
+)
 
 if __name__ == "__main__":
     trainer = ppo.PPO(

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import sys
 
-from seerax import devices
+from seerax.compute import devices
 
 devices.prepare(2)
 
-import pytest  # noqa: E402
-from hypothesis import settings  # noqa: E402
+import pytest
+from hypothesis import settings
 
-from seerax import cli  # noqa: E402
-from seerax.core import BeliefMDP  # noqa: E402
-from seerax.problems import maze, tiger, tree  # noqa: E402
+from seerax import cli
+from seerax.core import BeliefMDP
+from seerax.problems import maze, tiger, tree
 
 settings.register_profile("seerax", deadline=None, derandomize=True, max_examples=60)
 settings.load_profile("seerax")

@@ -118,7 +118,7 @@ def test_most_likely_asks_the_expert_of_the_likeliest_latent() -> None:
 
 
 def test_of_mean_asks_the_expert_of_the_mean_latent() -> None:
-    advise = advice.of_mean(four, Planner().expert)
+    advise = advice.at_mean(four, Planner().expert)
     expected = np.asarray(Planner.matrix(WEIGHTS @ SUPPORT)) @ STATE
     np.testing.assert_allclose(advise(moment(), STATE, BELIEF), expected, rtol=1e-5)
 
@@ -134,7 +134,7 @@ def test_plans_are_made_once_for_every_entry_of_the_support_however_often_advice
 
 def test_a_tabulated_expert_plans_beforehand_and_takes_the_plan_of_the_nearest_entry() -> None:
     planner = Planner()
-    told = advice.tabulated(planner.expert, four.support)
+    told = advice.tabulate(planner.expert, four.support)
     assert set(planner.planned.values()) == {1} and len(planner.planned) == 4
     latents = np.random.default_rng(0).uniform(-1, 4, (50, 2)).astype(np.float32)
     nearest = np.argmin(np.linalg.norm(latents[:, None] - SUPPORT, axis=-1), axis=1)
@@ -156,20 +156,20 @@ def frequencies(drawn: jax.Array) -> np.ndarray:
 
 
 def test_sampled_per_step_draws_from_the_belief() -> None:
-    advise = advice.sampled(four, counting)
+    advise = advice.posterior_sampling(four, counting)
     drawn = jax.vmap(lambda key: advise(moment()._replace(key=key), STATE, BELIEF))(keys(DRAWS))
     assert (np.abs(frequencies(drawn) - WEIGHTS) < four_sigma(WEIGHTS)).all()
 
 
 def test_sampled_per_episode_is_constant_within_an_episode_whatever_the_belief() -> None:
-    advise = advice.sampled(four, counting, per="episode")
+    advise = advice.posterior_sampling(four, counting, per="episode")
     beliefs = jnp.log(jnp.asarray(np.random.default_rng(0).dirichlet(np.ones(4), 200)))
     ask = jax.vmap(lambda key, belief: advise(moment(episode=5)._replace(key=key), STATE, belief))
     assert np.max(frequencies(ask(keys(200), beliefs))) == 1
 
 
 def test_sampled_per_episode_draws_from_the_prior_across_episodes() -> None:
-    advise = advice.sampled(four, counting, per="episode")
+    advise = advice.posterior_sampling(four, counting, per="episode")
     drawn = jax.vmap(lambda key: advise(moment()._replace(episode=key), STATE, BELIEF))(keys(DRAWS))
     assert (np.abs(frequencies(drawn) - PRIOR) < four_sigma(PRIOR)).all()
 
@@ -177,7 +177,7 @@ def test_sampled_per_episode_draws_from_the_prior_across_episodes() -> None:
 def test_sampled_per_stage_is_constant_within_a_stage_and_drawn_from_the_belief_across_stages() -> (
     None
 ):
-    advise = advice.sampled(four, counting, per=lambda state: state)
+    advise = advice.posterior_sampling(four, counting, per=lambda state: state)
     within = jax.vmap(
         lambda key: advise(moment(episode=5)._replace(key=key), jnp.int32(3), BELIEF)
     )(keys(200))
@@ -196,7 +196,7 @@ def test_posterior_sampling_tries_every_leaf_at_most_once_and_keeps_to_the_gold(
 ) -> None:
     mdp = tree.posterior_sampling(tree_mdp)
     for seed in range(12):
-        episode = rollout.record(jax.random.key(seed), mdp, advice.ensemble)
+        episode = rollout.record(jax.random.key(seed), mdp, advice.follow_advice)
         reached, gold = leaves_reached(episode), tuple(episode.latent[0].tolist())
         misses = reached[: reached.index(gold)] if gold in reached else reached
         assert len(reached) == 4
@@ -207,9 +207,11 @@ def test_posterior_sampling_tries_every_leaf_at_most_once_and_keeps_to_the_gold(
 def test_a_draw_for_the_whole_episode_leads_to_the_same_leaf_in_every_round(
     tree_mdp: BeliefMDP,
 ) -> None:
-    mdp = tree_mdp.advised_by(advice.sampled(tree_mdp.filter, tree.walking_expert(), per="episode"))
+    mdp = tree_mdp.advised_by(
+        advice.posterior_sampling(tree_mdp.filter, tree.walking_expert(), per="episode")
+    )
     reached = [
-        leaves_reached(rollout.record(jax.random.key(seed), mdp, advice.ensemble))
+        leaves_reached(rollout.record(jax.random.key(seed), mdp, advice.follow_advice))
         for seed in range(12)
     ]
     assert all(len(leaves) == 4 and len(set(leaves)) == 1 for leaves in reached)
@@ -225,7 +227,7 @@ def test_sometimes_senses_at_the_given_rate_and_leaves_the_other_votes_alone(
 ) -> None:
     problem = tiger.Tiger()
     votes = jnp.array([0.0, 0.2, 0.8])
-    advise = advice.sometimes(problem, lambda moment, state, belief: votes, probability)
+    advise = advice.sense_randomly(problem, lambda moment, state, belief: votes, probability)
     given = np.asarray(
         jax.vmap(lambda key: advise(moment()._replace(key=key), None, None))(keys(DRAWS))
     )
@@ -236,7 +238,9 @@ def test_sometimes_senses_at_the_given_rate_and_leaves_the_other_votes_alone(
 
 def test_the_coin_for_sensing_is_independent_of_what_the_advisor_draws() -> None:
     filter = Categorical(jnp.array([0.0, 1.0]), lambda s, a, n, phi: 0.0)
-    advise = advice.sometimes(tiger.Tiger(), advice.sampled(filter, tiger.door_expert()))
+    advise = advice.sense_randomly(
+        tiger.Tiger(), advice.posterior_sampling(filter, tiger.door_expert())
+    )
     ask = jax.vmap(lambda key: advise(moment()._replace(key=key), None, filter.init()))
     given = np.asarray(ask(keys(DRAWS)))
     listens, left = (
@@ -249,8 +253,8 @@ def test_the_coin_for_sensing_is_independent_of_what_the_advisor_draws() -> None
 
 def test_at_first_senses_in_exactly_the_first_steps_of_every_episode(tiger_mdp: BeliefMDP) -> None:
     doors = advice.weighted(tiger_mdp.filter, tiger.door_expert())
-    mdp = tiger_mdp.advised_by(advice.at_first(tiger_mdp.problem, doors, 3))
-    evaluation = rollout.evaluate(jax.random.key(0), mdp, advice.ensemble, 64)
+    mdp = tiger_mdp.advised_by(advice.sense_first(tiger_mdp.problem, doors, 3))
+    evaluation = rollout.evaluate(jax.random.key(0), mdp, advice.follow_advice, 64)
     assert (evaluation.lengths == 4).all()
     assert np.all(evaluation.sensed == 3)
 
@@ -267,4 +271,6 @@ def test_the_clairvoyant_always_finds_the_gold(tiger_mdp: BeliefMDP) -> None:
 
 def test_the_ensemble_follows_the_advice_as_it_is(tiger_mdp: BeliefMDP) -> None:
     situation = tiger_mdp.reset(jax.random.key(3)).situation
-    np.testing.assert_array_equal(advice.ensemble(jax.random.key(0), situation), situation.advice)
+    np.testing.assert_array_equal(
+        advice.follow_advice(jax.random.key(0), situation), situation.advice
+    )

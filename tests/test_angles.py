@@ -7,8 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from seerax import lanes
-from seerax.angles import arctan2, sincos
+from seerax.numerics import simd
+from seerax.numerics.trig import arctan2, sincos
 
 
 @pytest.mark.parametrize("largest", [1.0, 4.0, 100.0])
@@ -38,18 +38,16 @@ def test_arctangent_on_the_axes() -> None:
 
 def test_argmin_takes_the_first() -> None:
     for row in np.random.default_rng(0).integers(0, 4, (200, 7)).astype(np.float32):
-        assert lanes.argmin(jnp.asarray(row)) == row.argmin()
+        assert simd.argmin(jnp.asarray(row)) == row.argmin()
 
 
 @pytest.mark.parametrize("count", [1, 6, 8, 13])
 def test_filled_rows_draw_what_plain_ones_draw(count: int) -> None:
     key = jax.random.key(count)
     np.testing.assert_allclose(
-        lanes.uniform(key, count), jax.random.uniform(key, (count,)), atol=1e-6
+        simd.uniform(key, count), jax.random.uniform(key, (count,)), atol=1e-6
     )
-    np.testing.assert_allclose(
-        lanes.normal(key, count), jax.random.normal(key, (count,)), atol=1e-5
-    )
-    row = lanes.fill(jnp.arange(1.0, count + 1))
-    assert row.size % lanes.LANES == 0
+    np.testing.assert_allclose(simd.normal(key, count), jax.random.normal(key, (count,)), atol=1e-5)
+    row = simd.fill(jnp.arange(1.0, count + 1))
+    assert row.size % simd.LANES == 0
     np.testing.assert_array_equal(row, np.pad(np.arange(1.0, count + 1), (0, row.size - count)))

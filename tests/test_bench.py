@@ -11,13 +11,14 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from seerax import experiments, pages
+from seerax import experiments
 from seerax.bench import programs, report, sections
 from seerax.bench.timing import alternated, exponent, timed
 from seerax.config import Config
-from seerax.errors import Mistake
+from seerax.errors import UserError
 from seerax.experiments import Experiment
 from seerax.filters import Categorical
+from seerax.system import markdown
 
 TINY = Experiment("tiger", ppo=Config(steps=4096, worlds=16, length=8, minibatches=2, hidden=(8,)))
 
@@ -88,8 +89,8 @@ def test_a_failed_picture_leaves_the_page_with_the_old_one(
 def test_a_page_without_marks_is_left_alone(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text("nothing to fill")
-    with pytest.raises(Mistake, match="no place for 'scaling'"):
-        pages.write_between(page, "scaling", "numbers")
+    with pytest.raises(UserError, match="no place for 'scaling'"):
+        markdown.write_between(page, "scaling", "numbers")
     assert page.read_text() == "nothing to fill"
 
 

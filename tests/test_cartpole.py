@@ -308,7 +308,7 @@ def test_collapsed_belief_is_its_expert(mdp: BeliefMDP) -> None:
 
 def test_ensemble_leaves_room_and_knowing_helps(mdp: BeliefMDP) -> None:
     key, count = jax.random.key(10), 500
-    ensemble = rollout.evaluate(key, mdp, advice.ensemble, count)
+    ensemble = rollout.evaluate(key, mdp, advice.follow_advice, count)
     told = rollout.evaluate(key, mdp, advice.Clairvoyant(mdp.expert), count)
     assert 410 < ensemble.mean < 450
     gap = told.returns - ensemble.returns

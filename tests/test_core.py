@@ -12,19 +12,8 @@ import pytest
 from jax import Array
 
 from seerax import advice, rollout
-from seerax.core import (
-    Action,
-    BeliefMDP,
-    Key,
-    Latent,
-    Moment,
-    Outcome,
-    Step,
-    World,
-    entropy_bonus,
-    gain_bonus,
-    l1_bonus,
-)
+from seerax.bonuses import belief_change, information_gain, potential
+from seerax.core import Action, BeliefMDP, Key, Latent, Moment, Outcome, Step, World
 from seerax.filters import Categorical
 
 # ---- a line to walk on -------------------------------------------------------------------------------------------
@@ -325,7 +314,7 @@ def entropy(weights: np.ndarray) -> float:
 def test_the_l1_bonus_is_epsilon_times_the_l1_change_of_the_belief() -> None:
     filter = table_mdp(random_table(0)).filter
     before, after = np.array([0.9, 0.1]), np.array([0.25, 0.75])
-    bonus = l1_bonus(EPSILON)(filter, jnp.log(before), jnp.log(after), jnp.bool_(False))
+    bonus = belief_change(EPSILON)(filter, jnp.log(before), jnp.log(after), jnp.bool_(False))
     assert float(bonus) == pytest.approx(EPSILON * (0.65 + 0.65), rel=1e-5)
 
 
@@ -333,9 +322,9 @@ def test_the_gain_bonus_pays_for_the_entropy_that_is_lost_and_keeps_it_paid() ->
     filter = table_mdp(random_table(0)).filter
     before, after = np.array([0.5, 0.5]), np.array([0.9, 0.1])
     for done in (False, True):
-        bonus = gain_bonus(EPSILON)(filter, jnp.log(before), jnp.log(after), jnp.bool_(done))
+        bonus = information_gain(EPSILON)(filter, jnp.log(before), jnp.log(after), jnp.bool_(done))
         assert float(bonus) == pytest.approx(EPSILON * (1 - entropy(after)), rel=1e-5)
-    back = gain_bonus(EPSILON)(filter, jnp.log(after), jnp.log(before), jnp.bool_(False))
+    back = information_gain(EPSILON)(filter, jnp.log(after), jnp.log(before), jnp.bool_(False))
     assert float(back) == pytest.approx(-EPSILON * (1 - entropy(after)), rel=1e-5)
 
 
@@ -357,7 +346,7 @@ def bonus_collected(mdp: BeliefMDP, seed: int) -> np.ndarray:
 
 def test_discounted_entropy_bonuses_sum_to_minus_the_first_potential_whatever_is_done() -> None:
     table = random_table(1)
-    bonus = bonus_collected(table_mdp(table).with_bonus(entropy_bonus(EPSILON, table.discount)), 0)
+    bonus = bonus_collected(table_mdp(table).with_bonus(potential(EPSILON, table.discount)), 0)
     total = bonus @ table.discount ** np.arange(DEPTH)
     np.testing.assert_allclose(total, EPSILON * entropy(PRIOR), rtol=1e-4)
     assert bonus.std(0).min() > 0.05
@@ -368,7 +357,7 @@ def test_the_entropy_bonus_changes_every_choices_value_by_the_same_potential(see
     table = random_table(seed)
     mdp = table_mdp(table)
     plain, beliefs = enumerated(mdp)
-    shaped, _ = enumerated(mdp.with_bonus(entropy_bonus(EPSILON, table.discount)))
+    shaped, _ = enumerated(mdp.with_bonus(potential(EPSILON, table.discount)))
     assert len(plain) == 1 + 9 + 81
     for history, quality in plain.items():
         np.testing.assert_allclose(
@@ -377,13 +366,13 @@ def test_the_entropy_bonus_changes_every_choices_value_by_the_same_potential(see
         assert shaped[history].argmax() == quality.argmax()
 
 
-@pytest.mark.parametrize("paid", [l1_bonus, gain_bonus])
+@pytest.mark.parametrize("paid", [belief_change, information_gain])
 def test_a_bonus_can_make_useless_knowledge_optimal_where_the_entropy_bonus_does_not(
     paid: Any,
 ) -> None:
     mdp = table_mdp(costly_gossip())
     plain, _ = enumerated(mdp)
-    shaped, _ = enumerated(mdp.with_bonus(entropy_bonus(EPSILON, mdp.problem.discount)))
+    shaped, _ = enumerated(mdp.with_bonus(potential(EPSILON, mdp.problem.discount)))
     assert plain[()].argmax() != 0 and plain[()][0] == pytest.approx(plain[()].max() - 1)
     assert shaped[()].argmax() != 0 and shaped[()][0] == pytest.approx(
         shaped[()].max() - 1, abs=1e-4
@@ -393,13 +382,13 @@ def test_a_bonus_can_make_useless_knowledge_optimal_where_the_entropy_bonus_does
 
 
 def test_evaluation_does_not_count_the_bonus(tiger_mdp: BeliefMDP) -> None:
-    curious = tiger_mdp.with_bonus(l1_bonus(50.0))
+    curious = tiger_mdp.with_bonus(belief_change(50.0))
     listening = jnp.array([1.0, 0.0, 0.0])
     assert (
         float(curious.step(jax.random.key(1), curious.reset(jax.random.key(0)), listening)[1].bonus)
         > 10
     )
-    plain = rollout.evaluate(jax.random.key(0), tiger_mdp, advice.ensemble, 32).returns
+    plain = rollout.evaluate(jax.random.key(0), tiger_mdp, advice.follow_advice, 32).returns
     np.testing.assert_array_equal(
-        rollout.evaluate(jax.random.key(0), curious, advice.ensemble, 32).returns, plain
+        rollout.evaluate(jax.random.key(0), curious, advice.follow_advice, 32).returns, plain
     )

@@ -497,7 +497,7 @@ def test_advice_is_for_the_mean_goals(mdp: BeliefMDP, episodes: rollout.Episode)
 
 
 def test_ensemble_leaves_room(mdp: BeliefMDP) -> None:
-    result = rollout.evaluate(jax.random.key(11), mdp, advice.ensemble, 1024)
+    result = rollout.evaluate(jax.random.key(11), mdp, advice.follow_advice, 1024)
     assert 0.7 < result.success.mean() < 0.85
     assert 130 < result.mean < 190
 

@@ -232,7 +232,7 @@ def test_sensor_is_as_accurate_as_it_should_be() -> None:
         sense = partial(
             Doors().step, state=at(x, y), action=jnp.array([0.0, 0.0, 1.0]), latent=latent
         )
-        state = jax.jit(jax.vmap(lambda key: sense(key).state))(  # noqa: B023
+        state = jax.jit(jax.vmap(lambda key, sense=sense: sense(key).state))(
             jax.random.split(jax.random.key(1), count)
         )
         right = np.asarray((state.reading == 1) == (latent == 1)).mean(0)
@@ -360,7 +360,7 @@ def test_clairvoyant_always_arrives_without_a_crash(mdp: BeliefMDP) -> None:
 
 
 def test_ensemble_leaves_room(mdp: BeliefMDP) -> None:
-    played = rollout.evaluate(jax.random.key(8), mdp, advice.ensemble, 1000)
+    played = rollout.evaluate(jax.random.key(8), mdp, advice.follow_advice, 1000)
     assert 65 < played.mean < 78
     assert played.success is not None
     assert played.success.mean() > 0.99

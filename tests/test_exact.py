@@ -157,7 +157,7 @@ def test_the_trees_optimum_is_to_sense_once_and_then_to_know(depth: int, rounds:
 @pytest.mark.parametrize(("depth", "rounds"), [(2, 1), (2, 3), (3, 2), (4, 1), (4, 6)])
 def test_simulated_posterior_sampling_earns_its_exact_value(depth: int, rounds: int) -> None:
     mdp = tree.posterior_sampling(tree.tree(depth, rounds))
-    evaluation = rollout.evaluate(jax.random.key(0), mdp, advice.ensemble, 4000)
+    evaluation = rollout.evaluate(jax.random.key(0), mdp, advice.follow_advice, 4000)
     assert evaluation.sensed is not None and evaluation.sensed.sum() == 0
     assert (
         abs(evaluation.mean - exact.tree_posterior_sampling(depth, rounds)) < 4 * evaluation.stderr

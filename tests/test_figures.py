@@ -19,26 +19,27 @@ from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure
 from PIL import Image
 
-from seerax import advice, cli, figures, logs, pictures, rollout, runs, store
+from seerax import advice, cli, figures, logs, pictures, rollout, runs
 from seerax.core import BeliefMDP, Situation
-from seerax.errors import Mistake
+from seerax.errors import UserError
 from seerax.experiments import Experiment, settings, told_apart
 from seerax.figures import heights, maps, paper, reels
 from seerax.planning.flow import distance_to_segments
 from seerax.problems import crowd, doors, maze, pointmass, sketch, tiger, tree
 from seerax.rollout import Episode
+from seerax.system import files
 
 # ---- helpers -----------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
 def maze_episode(maze4_mdp: BeliefMDP) -> Episode:
-    return rollout.record(jax.random.key(3), maze4_mdp, advice.ensemble)
+    return rollout.record(jax.random.key(3), maze4_mdp, advice.follow_advice)
 
 
 @pytest.fixture(scope="module")
 def tree_episode(tree_mdp: BeliefMDP) -> Episode:
-    return rollout.record(jax.random.key(0), tree_mdp, advice.ensemble)
+    return rollout.record(jax.random.key(0), tree_mdp, advice.follow_advice)
 
 
 def blank() -> Axes:
@@ -321,9 +322,9 @@ def test_one_seed_has_no_interval() -> None:
 def test_seeds_count_as_far_as_the_shortest_and_must_agree_on_steps() -> None:
     steps, mean, _ = figures.over_seeds([(STEPS, SEEDS[0]), (STEPS[:2], SEEDS[1][:2])])
     assert (steps.tolist(), mean.tolist()) == ([0, 1_000_000], [1.5, 12.0])
-    with pytest.raises(Mistake, match="same numbers of steps"):
+    with pytest.raises(UserError, match="same numbers of steps"):
         figures.over_seeds([(STEPS, SEEDS[0]), (STEPS + 1, SEEDS[1])])
-    with pytest.raises(Mistake, match="no held-out evaluation"):
+    with pytest.raises(UserError, match="no held-out evaluation"):
         figures.over_seeds([])
 
 
@@ -342,7 +343,7 @@ def kept_run(folder: Path, experiment: Experiment, seed: int, returns: float) ->
     """As much of a run's folder as a curve is drawn from."""
     run = runs.Run(experiment, seed, 1, runs.RunFolder(folder))
     folder.mkdir()
-    store.write_json(run.folder.config, run.config())
+    files.write_json(run.folder.config, run.config())
     rows = [
         {"steps": steps, "seed": seed, "seconds": 1.0, "held_out": returns} for steps in (0, 1000)
     ]
@@ -388,7 +389,7 @@ def test_runs_with_other_settings_are_curves_of_their_own(
 def test_runs_on_different_problems_are_not_one_picture(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with pytest.raises(Mistake, match="runs on one problem, not on maze4 and tiger"):
+    with pytest.raises(UserError, match="runs on one problem, not on maze4 and tiger"):
         curves_of(tmp_path, monkeypatch, OURS, settings("tiger"))
 
 
@@ -690,7 +691,7 @@ def test_the_composition_compares_sum_and_blends() -> None:
 
 @pytest.mark.parametrize("draw", [paper.benchmark, paper.bonus, paper.inputs, paper.composition])
 def test_nothing_to_draw_is_a_mistake(draw: Any, tmp_path: Path) -> None:
-    with pytest.raises(Mistake, match="run the paper's entries first"):
+    with pytest.raises(UserError, match="run the paper's entries first"):
         draw(
             tmp_path / "nothing.png",
             {"maze4-ensemble": entry(mean=1.0), "tiger-brpo": entry(*SEEDS)},
@@ -808,7 +809,7 @@ def test_films_play(tree_mdp: BeliefMDP, tree_episode: Episode, tmp_path: Path) 
 
 
 def test_gifs_play(tiger_mdp: BeliefMDP, tmp_path: Path) -> None:
-    episode = rollout.record(jax.random.key(1), tiger_mdp, advice.ensemble)
+    episode = rollout.record(jax.random.key(1), tiger_mdp, advice.follow_advice)
     path = tmp_path / "film.gif"
     figures.film(path, [("tiger", episode)], tiger_mdp.problem.draw, fps=10)
     film = Image.open(path)
@@ -826,5 +827,5 @@ def test_gifs_play(tiger_mdp: BeliefMDP, tmp_path: Path) -> None:
 def test_a_film_must_be_mp4_or_gif(
     tree_mdp: BeliefMDP, tree_episode: Episode, tmp_path: Path
 ) -> None:
-    with pytest.raises(Mistake, match=r"\.mp4 or \.gif"):
+    with pytest.raises(UserError, match=r"\.mp4 or \.gif"):
         figures.film(tmp_path / "film.avi", [("", tree_episode)], tree_mdp.problem.draw)

@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seerax.filters.gaussian import CERTAIN, SHARPEST, ExtendedKalman, Gaussian, root, solve, spread
+from seerax.filters.gaussian import CERTAIN, SHARPEST, ExtendedKalman, Gaussian, root, spread
+from seerax.numerics.linalg import solve
 from seerax.problems import shelf
 
 ABSURD = [float("nan"), float("inf"), float("-inf"), 1e30, -1e30, 3e38, -3e38, 1e4, -1.0, 0.0, 2.0]

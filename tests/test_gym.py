@@ -18,7 +18,7 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 import seerax
 from seerax import agents, exact, gym, problems, rollout, runs
-from seerax.errors import Mistake
+from seerax.errors import UserError
 from seerax.pilot import Pilot, play
 from seerax.problems.tiger import ACCURACY, GOLD, LISTENING_COST, TigerState
 from seerax.problems.tiger import TIGER as EATEN
@@ -263,7 +263,7 @@ def test_a_pilot_earns_in_a_foreign_environment_what_the_policy_earns_in_ours():
 
 def test_a_pilot_believes_what_it_hears_and_forgets_it_at_a_reset():
     pilot = Pilot(gym.shared("tiger"), seerax.ensemble)
-    with pytest.raises(Mistake, match="call reset"):
+    with pytest.raises(UserError, match="call reset"):
         pilot.act()
     for _ in range(2):
         pilot.reset(TigerState(0, 0))

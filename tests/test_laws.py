@@ -14,7 +14,7 @@ from jax import Array
 
 from seerax import advice, laws, problems
 from seerax.core import Action, Belief, BeliefMDP, Expert, Key, Latent, Outcome, State, Step, World
-from seerax.errors import Mistake
+from seerax.errors import UserError
 from seerax.filters import Categorical
 
 ALL = [law.name for law in laws.LAWS]
@@ -563,7 +563,7 @@ def test_check_object() -> None:
     ids=["a number", "with arguments", "a problem", "an exception"],
 )
 def test_check_object_tells_the_mistake(thing: Any, says: str) -> None:
-    with pytest.raises(Mistake) as caught:
+    with pytest.raises(UserError) as caught:
         laws.check_object(thing)
     assert says in str(caught.value)
     assert "\n" not in str(caught.value)

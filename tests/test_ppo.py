@@ -17,7 +17,8 @@ from jax import Array
 from jax.sharding import AxisType
 from jax.sharding import PartitionSpec as P
 
-from seerax import agents, devices, ppo
+from seerax import agents, ppo
+from seerax.compute import devices
 from seerax.core import Action, BeliefMDP, Key, Latent, Step, World
 from seerax.filters import Categorical
 from seerax.filters.discrete import condition, log_odds

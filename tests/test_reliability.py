@@ -21,27 +21,26 @@ from jax.experimental.key_reuse._core import check_key_reuse
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT / "benchmarks"))
 
-import torture  # noqa: E402
-import torture_commands  # noqa: E402
+import torture
+import torture_commands
 
-from seerax import (  # noqa: E402
+from seerax import (
     checkpoints,
     core,
     experiments,
     faults,
     limits,
-    lock,
     logs,
     ppo,
     problems,
     rollout,
     runs,
-    stopping,
 )
-from seerax.advice import ensemble  # noqa: E402
-from seerax.checkpoints import Checkpoints, Schedule  # noqa: E402
-from seerax.errors import Mistake, one_line  # noqa: E402
-from seerax.ppo import Config  # noqa: E402
+from seerax.advice import follow_advice
+from seerax.checkpoints import Checkpoints, Schedule
+from seerax.errors import UserError, one_line
+from seerax.ppo import Config
+from seerax.system import lock, signals
 
 CONFIG = Config(
     steps=768, worlds=16, length=8, minibatches=2, evaluations=2, evaluation_episodes=16
@@ -90,7 +89,7 @@ def test_without_a_good_checkpoint_all_is_told_and_nothing_is_changed(tmp_path):
         kept.save(number, state(number), {})
         kept.arrays(number).write_bytes(b"")
     before = {path: path.read_bytes() for path in kept.folder.iterdir()}
-    with pytest.raises(Mistake, match=r"No checkpoint in .*2: 0 bytes .* 1: 0 bytes"):
+    with pytest.raises(UserError, match=r"No checkpoint in .*2: 0 bytes .* 1: 0 bytes"):
         kept.load(state(1))
     assert {path: path.read_bytes() for path in kept.folder.iterdir()} == before
 
@@ -100,7 +99,7 @@ def test_a_newer_format_is_told_and_not_taken_for_damage(tmp_path):
     kept.save(1, state(1), {})
     told = checkpoints.opened(kept.manifest(1))
     kept.manifest(1).write_bytes(checkpoints.sealed({**told, "format": 2, "seerax": "9.9"}))
-    with pytest.raises(Mistake, match=r"format 2.* written by seerax 9.9"):
+    with pytest.raises(UserError, match=r"format 2.* written by seerax 9.9"):
         kept.load(state(1))
     assert kept.manifest(1).exists()
 
@@ -157,7 +156,7 @@ runs.train(t.run_in(Path({str(tmp_path / "run")!r})), schedule=t.OFTEN)
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_is_noted_and_ends_the_work_at_its_next_check(number, code):
     done = []
-    with pytest.raises(stopping.Stopped) as stopped, stopping.graceful() as stop:
+    with pytest.raises(signals.Stopped) as stopped, signals.stop_gracefully() as stop:
         signal.raise_signal(number)
         done.append("the rest of the iteration")
         stop.check()
@@ -174,13 +173,13 @@ def test_a_signal_during_the_last_save_is_heard(tmp_path, monkeypatch):
 
     monkeypatch.setattr(Checkpoints, "save", interrupted)
     run = run_in(tmp_path / "run")
-    with pytest.raises(stopping.Stopped):
+    with pytest.raises(signals.Stopped):
         runs.train(run, schedule=Schedule(1e9, 10**9))
     assert run.folder.checkpoints.numbers() == [CONFIG.iterations]
 
 
 def test_a_second_signal_stops_at_once():
-    with pytest.raises(stopping.Stopped), stopping.graceful():
+    with pytest.raises(signals.Stopped), signals.stop_gracefully():
         signal.raise_signal(signal.SIGTERM)
         signal.raise_signal(signal.SIGTERM)
         pytest.fail("went on")
@@ -190,7 +189,7 @@ def test_elsewhere_than_in_the_main_thread_signals_are_left_alone():
     found = []
 
     def work():
-        with stopping.graceful() as stop:
+        with signals.stop_gracefully() as stop:
             found.append(stop.asked)
 
     thread = threading.Thread(target=work)
@@ -276,14 +275,14 @@ def test_a_second_writer_is_told_who_holds_the_folder_and_a_dead_ones_lock_is_fr
     folder = whole.folder.path
     holder = subprocess.Popen([sys.executable, "-c", HOLD, str(folder)], stdout=subprocess.PIPE)
     assert holder.stdout is not None and holder.stdout.read(1) == b"1"
-    with pytest.raises(Mistake, match=f"in use by process {holder.pid} on .* since 20"):
+    with pytest.raises(UserError, match=f"in use by process {holder.pid} on .* since 20"):
         runs.train(whole, resume=True)
-    with pytest.raises(Mistake, match="in use by"):
+    with pytest.raises(UserError, match="in use by"):
         runs.train(whole, overwrite=True)
     assert whole.folder.checkpoints.numbers() == [6, 4]
     holder.kill()
     holder.wait()
-    with lock.held(folder):
+    with lock.hold(folder):
         assert json.loads((folder / lock.NAME).read_text())["process"] == os.getpid()
 
 
@@ -313,9 +312,9 @@ def test_an_iteration_with_a_nan_changes_nothing_that_is_learned(tiger_mdp):
     assert metrics["skipped"] == 1
     for ours, theirs in zip(jax.tree.leaves(after[:2]), jax.tree.leaves(learner[:2]), strict=True):
         np.testing.assert_array_equal(ours, theirs)
-    unsound = ~np.stack([np.asarray(s) for s in jax.vmap(core.sound)(after.worlds.situation)]).all(
-        0
-    )
+    unsound = ~np.stack(
+        [np.asarray(s) for s in jax.vmap(core.finite_parts)(after.worlds.situation)]
+    ).all(0)
     assert unsound.any() and np.asarray(after.worlds.over)[unsound].all()  # they start afresh
 
 
@@ -325,13 +324,13 @@ def test_a_run_that_keeps_failing_stops_names_who_and_leaves_what_replays_it(
     monkeypatch.setattr(experiments, "find_problem", lambda name: sick(tiger_mdp, "advice"))
     run = run_in(tmp_path / "run")
     with pytest.raises(
-        Mistake, match=r"3 iterations in a row, .*advice not finite.*seerax replay"
+        UserError, match=r"3 iterations in a row, .*advice not finite.*seerax replay"
     ) as told:
         runs.train(run, schedule=Schedule(1e9, 1))
     assert [row.get("skipped") for row in run.folder.rows()] == [None, 1, 1, 1]
     path = Path(str(told.value).split("seerax replay ")[1])
     trainer, fault = runs.load_fault(path)
-    assert (fault.offences.step <= 1).all() and not fault.offences.sound.advice.any()
+    assert (fault.offences.step <= 1).all() and not fault.offences.finite_parts.advice.any()
     assert faults.told(faults.examine(trainer, fault.learner)) == faults.told(fault)
 
 
@@ -341,11 +340,11 @@ def test_advice_out_of_bounds_is_clipped_and_advice_that_is_none_is_refused_by_n
         loud.reset(jax.random.key(0)).situation.advice, loud.problem.action_high
     )
     with pytest.raises(
-        Mistake, match=r"The advisor's advice was NaN or infinite in \d+ of 32 episodes"
+        UserError, match=r"The advisor's advice was NaN or infinite in \d+ of 32 episodes"
     ):
-        rollout.evaluate(jax.random.key(0), sick(tiger_mdp, "advice"), ensemble, 32)
-    with pytest.raises(Mistake, match="The filter's belief was NaN"):
-        rollout.evaluate(jax.random.key(0), sick(tiger_mdp, "belief"), ensemble, 32)
+        rollout.evaluate(jax.random.key(0), sick(tiger_mdp, "advice"), follow_advice, 32)
+    with pytest.raises(UserError, match="The filter's belief was NaN"):
+        rollout.evaluate(jax.random.key(0), sick(tiger_mdp, "belief"), follow_advice, 32)
 
 
 # ---- strangers' files --------------------------------------------------------------------------------------------
@@ -357,9 +356,9 @@ def test_a_strangers_run_never_imports_code(whole, tmp_path, monkeypatch):
     theirs = replace(whole.experiment, problem="evil:mdp")
     brain = ppo.Brain(jnp.zeros(3), None, None)  # type: ignore[arg-type]
     runs.save_policy(tmp_path / "policy.safetensors", theirs, brain, {})
-    with pytest.raises(Mistake, match="only run if you name it yourself: --problem evil:mdp"):
+    with pytest.raises(UserError, match="only run if you name it yourself: --problem evil:mdp"):
         runs.load_policy(tmp_path / "policy.safetensors")
-    with pytest.raises(Mistake, match="only run if you name"):
+    with pytest.raises(UserError, match="only run if you name"):
         runs.load_policy(tmp_path / "policy.safetensors", problem="other:mdp")
     assert not (tmp_path / "owned").exists()
 
@@ -378,11 +377,11 @@ def test_what_a_file_says_cannot_move_the_cursor():
 
 
 def test_what_cannot_fit_is_told_before_anything_is_written(tmp_path, monkeypatch):
-    with pytest.raises(Mistake, match=r"needs at least .* of memory"):
+    with pytest.raises(UserError, match=r"needs at least .* of memory"):
         runs.train(run_in(tmp_path / "large", worlds=2**40))
     usage = torture.shutil.disk_usage(tmp_path)._replace(free=1000)
     monkeypatch.setattr(limits.shutil, "disk_usage", lambda path: usage)
-    with pytest.raises(Mistake, match="of disk and 1 kB are free"):
+    with pytest.raises(UserError, match="of disk and 1 kB are free"):
         runs.train(run_in(tmp_path / "small"))
     assert not list(tmp_path.iterdir())
 

@@ -14,14 +14,15 @@ import jax
 import numpy as np
 import pytest
 
-from seerax import commands, experiments, pictures, problems, rollout, runs, store
-from seerax.advice import ensemble
+from seerax import commands, experiments, pictures, problems, rollout, runs
+from seerax.advice import follow_advice
 from seerax.config import Config
-from seerax.errors import Mistake
+from seerax.errors import UserError
 from seerax.paper import claims, draw, places, plan, policies, report, reproduce, rules
 from seerax.paper.plan import BUDGETS, PLAN
 from seerax.paper.rules import Results
 from seerax.problems import SENSING, SIX, doors
+from seerax.system import pytrees
 
 TINY = Config(steps=768, worlds=16, length=8, minibatches=2, evaluations=3, evaluation_episodes=16)
 
@@ -78,7 +79,7 @@ def test_the_deep_tree_has_256_leaves():
 
 def test_the_better_sensing_ensemble_senses_at_first_only():
     mdp = experiments.find_problem(plan.BETTER_SENSING)
-    episode = rollout.record(jax.random.key(0), mdp, ensemble)
+    episode = rollout.record(jax.random.key(0), mdp, follow_advice)
     sensed = episode.situation.state.sensed[1:]
     np.testing.assert_array_equal(sensed, np.arange(len(sensed)) < 150)
 
@@ -87,7 +88,7 @@ def test_the_better_sensing_ensemble_senses_at_first_only():
 def test_crashes_are_the_steps_in_touch_with_a_closed_door(make):
     mdp, key = make(), jax.random.key(3)
     blind = lambda key, situation: situation.advice.at[2].set(-1.0)  # noqa: E731
-    for policy in (ensemble, blind):
+    for policy in (follow_advice, blind):
         whole = rollout.evaluate(key, mdp, policy, 8)
         told = reproduce.crashes(mdp.problem, whole)
         states = [
@@ -211,7 +212,9 @@ def test_a_result_tells_all_that_was_promised(reproduced):
     )
     folder = runs.RunFolder(Path("runs/paper/tiger-brpo"))
     assert len(folder.policies()) == 2 and not folder.checkpoints.folder.exists()
-    on_its_keys = rollout.evaluate(runs.evaluation_key(1), problems.make("tiger"), ensemble, 40)
+    on_its_keys = rollout.evaluate(
+        runs.evaluation_key(1), problems.make("tiger"), follow_advice, 40
+    )
     assert baseline["per_seed"][1]["mean"] == on_its_keys.mean
 
 
@@ -285,7 +288,7 @@ def test_the_documents_and_the_shipped_policies_come_from_the_results(reproduced
     for path in (report.README, report.PAGE):
         assert f"**{told}** | 10.00 |" in path.read_text() and "by hand" in path.read_text()
     assert "not run yet" in report.PAGE.read_text()
-    shipped = store.read_about(policies.SHIPPED / "tiger-brpo.safetensors")
+    shipped = pytrees.read_about(policies.SHIPPED / "tiger-brpo.safetensors")
     assert shipped["held_out"] == max(curve["returned"] for curve in mine["curves"])
 
 
@@ -294,7 +297,7 @@ def test_a_failing_entry_stops_no_other(reproduced, monkeypatch):
 
     def broken(entry: plan.Entry) -> Any:
         if entry.name == "tiger-ensemble":
-            raise Mistake("no such thing")
+            raise UserError("no such thing")
         return baseline(entry)
 
     monkeypatch.setattr(reproduce, "baseline", broken)
@@ -619,7 +622,7 @@ def test_the_last_policies_are_kept_beside_the_best(reproduced):
     reproduced(*ASKED)
     task = reproduce.Task(PLAN["tiger-brpo"], replace(BUDGETS["full"], seeds=2))
     last, best = (
-        [store.read_about(file(seed)) for seed in (0, 1)]
+        [pytrees.read_about(file(seed)) for seed in (0, 1)]
         for file in (task.last_policy, task.folder.policy)
     )
     assert [each["steps"] for each in last] == [768, 768] and [each["seed"] for each in last] == [
@@ -653,7 +656,7 @@ def save_policies(folder: Path, returned: list[float]) -> None:
     for seed, each in enumerate(returned):
         path = runs.RunFolder(folder).policy(seed)
         path.parent.mkdir(parents=True, exist_ok=True)
-        store.save_tree(path, {"w": np.zeros(1)}, {"held_out": each})
+        pytrees.save_tree(path, {"w": np.zeros(1)}, {"held_out": each})
 
 
 def test_the_better_of_two_trainings_is_shipped(monkeypatch, tmp_path):
@@ -665,4 +668,6 @@ def test_the_better_of_two_trainings_is_shipped(monkeypatch, tmp_path):
         save_policies(Path("runs", name), returned)
     policies.ship(results, Path("runs"))
     (shipped,) = policies.SHIPPED.iterdir()
-    assert shipped.name == "maze4-bpo.safetensors" and store.read_about(shipped)["held_out"] == 4.0
+    assert (
+        shipped.name == "maze4-bpo.safetensors" and pytrees.read_about(shipped)["held_out"] == 4.0
+    )

@@ -12,7 +12,8 @@ import pytest
 import scipy.stats
 from jax import Array
 
-from seerax import advice, agents, devices, ppo, rollout
+from seerax import advice, agents, ppo, rollout
+from seerax.compute import devices
 from seerax.core import Action, BeliefMDP, Key, Latent, Situation, Step
 from seerax.filters import Categorical
 from seerax.problems import tiger
@@ -61,7 +62,7 @@ def lottery() -> BeliefMDP:
 
 @pytest.fixture(scope="module")
 def drawn(lottery: BeliefMDP) -> rollout.Evaluation:
-    return evaluate(KEY, lottery, advice.ensemble, 4096)
+    return evaluate(KEY, lottery, advice.follow_advice, 4096)
 
 
 def test_lengths_and_returns_have_their_known_distribution(drawn: rollout.Evaluation) -> None:
@@ -110,7 +111,7 @@ def same(a: rollout.Evaluation, b: rollout.Evaluation, count: int) -> None:
 def test_the_ith_episode_does_not_depend_on_how_many_are_played(
     lottery: BeliefMDP, drawn: rollout.Evaluation
 ) -> None:
-    few = evaluate(KEY, lottery, advice.ensemble, 7)  # an odd number runs on one device
+    few = evaluate(KEY, lottery, advice.follow_advice, 7)  # an odd number runs on one device
     assert few.returns.shape == (7,)
     same(few, drawn, 7)
 
@@ -120,7 +121,7 @@ def test_the_ith_episode_does_not_depend_on_the_batch(
 ) -> None:
     monkeypatch.setattr(rollout, "BATCH", 16)
     played: list[int] = []
-    batched = evaluate(KEY, lottery, advice.ensemble, 40, played.append)
+    batched = evaluate(KEY, lottery, advice.follow_advice, 40, played.append)
     assert batched.returns.shape == (40,) and played == [16, 16, 8]
     same(batched, drawn, 40)
 
@@ -130,27 +131,27 @@ def test_the_ith_episode_does_not_depend_on_the_devices(
 ) -> None:
     assert devices.mesh().size == devices.mesh(4096).size == 2
     keys = jax.vmap(lambda i: jax.random.fold_in(KEY, i))(jnp.arange(64))
-    alone = jax.jit(lambda keys: rollout.tally(lottery, advice.ensemble, keys))(keys)
+    alone = jax.jit(lambda keys: rollout.tally(lottery, advice.follow_advice, keys))(keys)
     assert len(alone.score.sharding.device_set) == 1
     np.testing.assert_array_equal(alone.length, drawn.lengths[:64])
     np.testing.assert_allclose(alone.score, drawn.returns[:64], rtol=1e-5)
 
 
 def test_episodes_of_an_evaluation_are_spread_over_both_devices(lottery: BeliefMDP) -> None:
-    tally = rollout.tally_sharded(lottery, advice.ensemble, jax.random.split(KEY, 4096))
+    tally = rollout.tally_sharded(lottery, advice.follow_advice, jax.random.split(KEY, 4096))
     assert sorted(shard.data.shape[0] for shard in tally.score.addressable_shards) == [2048, 2048]
 
 
 def test_different_keys_give_different_episodes(
     lottery: BeliefMDP, drawn: rollout.Evaluation
 ) -> None:
-    other = evaluate(jax.random.key(12), lottery, advice.ensemble, 4096)
+    other = evaluate(jax.random.key(12), lottery, advice.follow_advice, 4096)
     assert np.mean(other.returns == drawn.returns) < 0.01
 
 
 @pytest.fixture(scope="module")
 def on_tree(tree_mdp: BeliefMDP) -> rollout.Evaluation:
-    return evaluate(KEY, tree_mdp, advice.ensemble, 16)
+    return evaluate(KEY, tree_mdp, advice.follow_advice, 16)
 
 
 def test_steps_that_sensed_are_counted_to_the_end_of_an_episode_and_not_beyond(
@@ -159,7 +160,7 @@ def test_steps_that_sensed_are_counted_to_the_end_of_an_episode_and_not_beyond(
     assert on_tree.sensed is not None and np.unique(on_tree.lengths).size > 2
     for i in range(10):
         readings = record(
-            jax.random.fold_in(KEY, i), tree_mdp, advice.ensemble
+            jax.random.fold_in(KEY, i), tree_mdp, advice.follow_advice
         ).situation.state.reading
         assert on_tree.sensed[i] == (readings != 0).any(-1).sum()
 
@@ -172,7 +173,7 @@ def test_a_recorded_episode_is_the_evaluated_one(
     evaluation: rollout.Evaluation = request.getfixturevalue(evaluated)
     for i in range(10):
         episode, length = (
-            record(jax.random.fold_in(KEY, i), mdp, advice.ensemble),
+            record(jax.random.fold_in(KEY, i), mdp, advice.follow_advice),
             evaluation.lengths[i],
         )
         assert len(episode.reward) == length + 1  # the last situation is shown, too
@@ -182,12 +183,12 @@ def test_a_recorded_episode_is_the_evaluated_one(
 
 def test_a_recorded_score_is_the_return_so_far_to_the_very_end(lottery: BeliefMDP) -> None:
     for i in range(10):
-        episode = record(jax.random.fold_in(KEY, i), lottery, advice.ensemble)
+        episode = record(jax.random.fold_in(KEY, i), lottery, advice.follow_advice)
         np.testing.assert_allclose(episode.score, np.cumsum(episode.reward), rtol=1e-4, atol=1e-4)
 
 
 def test_no_action_is_recorded_with_the_last_situation(tree_mdp: BeliefMDP) -> None:
-    episode = record(KEY, tree_mdp, advice.ensemble)
+    episode = record(KEY, tree_mdp, advice.follow_advice)
     assert len(episode.reward) <= tree_mdp.problem.horizon  # ended by the task, not by the clock
     assert np.abs(episode.action[:-1]).sum(-1).min() > 0
     np.testing.assert_array_equal(episode.action[-1], 0)
@@ -196,7 +197,7 @@ def test_no_action_is_recorded_with_the_last_situation(tree_mdp: BeliefMDP) -> N
 def test_a_recorded_episode_is_one_life_with_one_latent(lottery: BeliefMDP) -> None:
     latents = []
     for i in range(8):
-        episode = record(jax.random.fold_in(KEY, i), lottery, advice.ensemble)
+        episode = record(jax.random.fold_in(KEY, i), lottery, advice.follow_advice)
         assert len(set(episode.latent.tolist())) == 1
         np.testing.assert_array_equal(episode.situation.state.last[1:], episode.reward[:-1])
         latents.append(episode.latent[0])
@@ -213,7 +214,9 @@ def test_an_untrained_residual_is_exactly_the_ensemble(
     mdp: BeliefMDP = request.getfixturevalue(name)
     trainer = ppo.PPO(mdp, agents.brpo, ppo.Config(worlds=2, length=2, minibatches=1))
     policy = trainer.policy(jax.jit(trainer.init)(jax.random.key(5)).brain)
-    untrained, ensemble = (evaluate(KEY, mdp, acting, 16) for acting in (policy, advice.ensemble))
+    untrained, ensemble = (
+        evaluate(KEY, mdp, acting, 16) for acting in (policy, advice.follow_advice)
+    )
     np.testing.assert_array_equal(untrained.returns, ensemble.returns)
     np.testing.assert_array_equal(untrained.lengths, ensemble.lengths)
     np.testing.assert_array_equal(untrained.sensed, ensemble.sensed)

@@ -9,11 +9,12 @@ import jax
 import numpy as np
 import pytest
 
-from seerax import agents, experiments, rollout, runs, store
-from seerax.advice import ensemble
-from seerax.errors import Mistake
+from seerax import agents, experiments, rollout, runs
+from seerax.advice import follow_advice
+from seerax.errors import UserError
 from seerax.ppo import Config
-from seerax.stopping import Stopped
+from seerax.system import files
+from seerax.system.signals import Stopped
 
 CONFIG = Config(
     steps=1536, worlds=16, length=8, minibatches=2, evaluations=3, evaluation_episodes=16
@@ -37,6 +38,10 @@ def whole(experiment, tmp_path_factory):
     return run
 
 
+def without_seconds(row: dict) -> dict:
+    return {name: value for name, value in row.items() if name != "seconds"}
+
+
 def test_interrupted_and_resumed_equals_undisturbed(experiment, whole, tmp_path):
     run = replace(whole, folder=runs.RunFolder(tmp_path / "cut"))
 
@@ -51,10 +56,7 @@ def test_interrupted_and_resumed_equals_undisturbed(experiment, whole, tmp_path)
     runs.train(runs.reopen(run.folder.path), resume=True)
     ours, theirs = run.folder.rows(), whole.folder.rows()
     assert len(ours) == 2 * 13
-    drop = lambda rows: [  # noqa: E731
-        {name: value for name, value in row.items() if name != "seconds"} for row in rows
-    ]
-    assert drop(ours) == drop(theirs)
+    assert [without_seconds(row) for row in ours] == [without_seconds(row) for row in theirs]
     for seed in (3, 4):
         assert run.folder.policy(seed).read_bytes() == whole.folder.policy(seed).read_bytes()
 
@@ -74,7 +76,7 @@ def test_the_untrained_residual_is_the_ensemble(experiment):
     policy = trainer.policy(trainer.init(jax.random.key(1)).brain)
     ours, theirs = (
         rollout.evaluate(jax.random.key(2), trainer.mdp, who, 128).returns
-        for who in (policy, ensemble)
+        for who in (policy, follow_advice)
     )
     np.testing.assert_array_equal(ours, theirs)
 
@@ -89,11 +91,11 @@ def test_training_and_evaluation_never_share_randomness():
 
 def test_a_run_of_another_format_is_refused(whole, tmp_path):
     folder = runs.RunFolder(tmp_path)
-    store.write_json(folder.config, {**whole.config(), "format": 99})
-    with pytest.raises(Mistake, match="another format"):
+    files.write_json(folder.config, {**whole.config(), "format": 99})
+    with pytest.raises(UserError, match="another format"):
         runs.reopen(tmp_path)
-    store.write_json(folder.config, {"format": runs.FORMAT, "hello": 1})
-    with pytest.raises(Mistake, match="not a config"):
+    files.write_json(folder.config, {"format": runs.FORMAT, "hello": 1})
+    with pytest.raises(UserError, match="not a config"):
         runs.reopen(tmp_path)
 
 
@@ -110,18 +112,18 @@ def test_a_kill_while_a_run_begins_leaves_a_folder_that_can_be_begun_or_resumed(
     tmp_path, monkeypatch
 ):
     run = runs.Run(experiments.settings("tree"), 0, 1, runs.RunFolder(tmp_path))
-    write = store.write_json
+    write = files.write_json
 
     def killed(path, content):
         if path.name == "versions.json":
             raise KeyboardInterrupt
         write(path, content)
 
-    monkeypatch.setattr(store, "write_json", killed)
+    monkeypatch.setattr(files, "write_json", killed)
     with pytest.raises(KeyboardInterrupt):
         runs.begin(run)
     assert runs.reopen(tmp_path).experiment == run.experiment
     run.folder.config.rename(
-        tmp_path / f".config.json.x{store.UNFINISHED}"
+        tmp_path / f".config.json.x{files.UNFINISHED}"
     )  # killed a moment earlier
     runs.refuse_taken(run)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from seerax import statistics
+from seerax.numerics import statistics
 
 
 def test_the_standard_error_is_that_of_the_mean() -> None:

@@ -7,8 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from seerax import store
-from seerax.errors import Mistake
+from seerax.errors import UserError
+from seerax.system import files, pytrees
 
 
 @pytest.fixture
@@ -22,9 +22,9 @@ def tree():
 
 def test_a_tree_comes_back_as_it_went(tmp_path, tree):
     path = tmp_path / "tree.safetensors"
-    store.save_tree(path, tree, {"hello": [1, 2]})
-    back = store.load_tree(path, jax.eval_shape(lambda: tree))
-    assert store.read_about(path) == {"hello": [1, 2]}
+    pytrees.save_tree(path, tree, {"hello": [1, 2]})
+    back = pytrees.load_tree(path, jax.eval_shape(lambda: tree))
+    assert pytrees.read_about(path) == {"hello": [1, 2]}
     for ours, theirs in zip(jax.tree.leaves(tree), jax.tree.leaves(back), strict=True):
         assert ours.dtype == theirs.dtype and ours.shape == theirs.shape
     assert (jax.random.key_data(tree["b"][1]) == jax.random.key_data(back["b"][1])).all()
@@ -33,32 +33,32 @@ def test_a_tree_comes_back_as_it_went(tmp_path, tree):
 
 def test_other_shapes_and_names_are_refused(tmp_path, tree):
     path = tmp_path / "tree.safetensors"
-    store.save_tree(path, tree, {})
-    with pytest.raises(Mistake, match=r"is \[2, 3\], not \[3, 3\]"):
-        store.load_tree(path, {**tree, "a": jnp.zeros((3, 3))})
-    with pytest.raises(Mistake, match="is float32, not int32"):
-        store.load_tree(path, {**tree, "a": jnp.zeros((2, 3), int)})
-    with pytest.raises(Mistake, match="arrays differ"):
-        store.load_tree(path, {**tree, "d": jnp.zeros(3)})
+    pytrees.save_tree(path, tree, {})
+    with pytest.raises(UserError, match=r"is \[2, 3\], not \[3, 3\]"):
+        pytrees.load_tree(path, {**tree, "a": jnp.zeros((3, 3))})
+    with pytest.raises(UserError, match="is float32, not int32"):
+        pytrees.load_tree(path, {**tree, "a": jnp.zeros((2, 3), int)})
+    with pytest.raises(UserError, match="arrays differ"):
+        pytrees.load_tree(path, {**tree, "d": jnp.zeros(3)})
 
 
 @pytest.mark.parametrize("content", [b"", b"hello", b"\xff" * 64])
 def test_a_file_of_another_kind_is_told(tmp_path, tree, content):
     path = tmp_path / "odd.safetensors"
     path.write_bytes(content)
-    with pytest.raises(Mistake):
-        store.read_about(path)
-    with pytest.raises(Mistake):
-        store.load_tree(path, tree)
+    with pytest.raises(UserError):
+        pytrees.read_about(path)
+    with pytest.raises(UserError):
+        pytrees.load_tree(path, tree)
 
 
 def test_a_failed_write_leaves_the_old_file(tmp_path, monkeypatch):
     path = tmp_path / "file"
-    store.write_bytes(path, b"old")
+    files.write_bytes(path, b"old")
     monkeypatch.setattr(
-        store.os, "fsync", lambda descriptor: (_ for _ in ()).throw(OSError("disk full"))
+        files.os, "fsync", lambda descriptor: (_ for _ in ()).throw(OSError("disk full"))
     )
     with pytest.raises(OSError, match="disk full"):
-        store.write_bytes(path, b"new")
+        files.write_bytes(path, b"new")
     assert path.read_bytes() == b"old"
     assert list(tmp_path.iterdir()) == [path]

@@ -15,8 +15,10 @@ import cloudpickle
 import numpy as np
 import pytest
 
-from seerax import cli, devices, experiments, runs, store, sweep, workers
-from seerax.errors import Mistake
+from seerax import cli, experiments, runs, sweep, workers
+from seerax.compute import devices
+from seerax.errors import UserError
+from seerax.system import files
 
 TINY = "ppo.worlds=16 ppo.length=8 ppo.minibatches=2 ppo.evaluations=2 ppo.evaluation_episodes=16 ppo.hidden=16"
 
@@ -87,7 +89,7 @@ WRONG = {
 @pytest.mark.parametrize("name", WRONG)
 def test_mistakes_are_told_before_anything_starts(name, tmp_path):
     words, sentence = WRONG[name]
-    with pytest.raises(Mistake) as told:
+    with pytest.raises(UserError) as told:
         command(tmp_path / "out", *words.split()).run()
     assert sentence in str(told.value)
     assert not list(tmp_path.glob("out/*-seed*"))
@@ -98,13 +100,13 @@ def test_a_folder_with_another_run_is_refused(tmp_path):
     other = replace(jobs[0].experiment, bonus=0.5)
     jobs[0].path.mkdir(parents=True)
     runs.begin(runs.Run(other, 0, 1, jobs[0].folder))
-    with pytest.raises(Mistake, match="another run"):
+    with pytest.raises(UserError, match="another run"):
         sweep.plan(command(tmp_path, "--problems", "tiger", "--seeds", "1"))
 
 
 def test_without_submitit_it_says_so(monkeypatch):
     monkeypatch.setitem(sys.modules, "submitit", None)
-    with pytest.raises(Mistake, match=r"seerax\[slurm\]"):
+    with pytest.raises(UserError, match=r"seerax\[slurm\]"):
         workers.import_submitit()
 
 
@@ -123,7 +125,7 @@ class Errand:
 
     def __call__(self) -> None:
         if self.name == "mistaken":
-            raise Mistake("no such thing")
+            raise UserError("no such thing")
         if self.name == "killed":
             os.kill(os.getpid(), 9)
         if self.name == "endless":
@@ -195,7 +197,7 @@ def test_a_sweep_trains_sums_up_and_when_repeated_does_only_what_is_missing(tmp_
     runs.begin(runs.Run(broken.experiment, broken.seed, 1, broken.folder))
     broken.folder.checkpoints.folder.mkdir()
     broken.folder.checkpoints.manifest(1).write_text("not a checkpoint")
-    with pytest.raises(Mistake, match="1 of 2 runs failed"):
+    with pytest.raises(UserError, match="1 of 2 runs failed"):
         asked.run()
     assert (
         "checkpoint" in json.loads((tmp_path / "summary.json").read_text())["failed"][broken.name]
@@ -203,7 +205,7 @@ def test_a_sweep_trains_sums_up_and_when_repeated_does_only_what_is_missing(tmp_
     assert json.loads((tmp_path / "summary.json").read_text())["rows"][0]["ci95"] is None
     evaluation = json.loads((tmp_path / "tiger-bpo-seed0" / "evaluation.json").read_text())
     evaluation["bpo"]["mean"] += 2.0
-    store.write_json(broken.folder.evaluation, evaluation)  # as if it had been trained meanwhile
+    files.write_json(broken.folder.evaluation, evaluation)  # as if it had been trained meanwhile
     capsys.readouterr()
     asked.run()
     said = capsys.readouterr()

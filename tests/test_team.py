@@ -16,10 +16,11 @@ import jax
 import numpy as np
 import pytest
 
-from seerax import cli, experiments, runs, team
+from seerax import cli, experiments, runs
+from seerax.compute import distributed
 from seerax.config import Config
-from seerax.errors import Mistake
-from seerax.stopping import Stopped
+from seerax.errors import UserError
+from seerax.system.signals import Stopped
 
 BATCH, LAST = 16 * 8, 24 * 16 * 8
 CONFIG = Config(
@@ -108,7 +109,7 @@ def resumed(cut, folder) -> Ended:
 def test_a_killed_peer_ends_the_run_with_a_clear_error_in_bounded_time(cut):
     assert cut.codes == [1, -SIGKILL], cut.said
     assert "Another process of this run was lost" in cut.said[0] and "--resume" in cut.said[0]
-    assert cut.times[0] - cut.times[1] < 2 * team.HEARTBEAT
+    assert cut.times[0] - cut.times[1] < 2 * distributed.HEARTBEAT
 
 
 def test_the_run_resumes_and_both_hold_the_same_parameters_bit_for_bit(resumed, folder):
@@ -152,12 +153,16 @@ def test_one_told_to_stop_stops_all_after_the_same_iteration(folder):
 
 
 def test_a_process_alone_is_its_own_first_and_changes_nothing():
-    assert team.first() and team.as_first(True) and not team.as_first(False)
+    assert (
+        distributed.is_main()
+        and distributed.broadcast_from_main(True)
+        and not distributed.broadcast_from_main(False)
+    )
     tree = {"key": jax.random.key(1), "array": np.arange(3)}
-    assert team.gathered(tree)["key"] is tree["key"]
-    with team.together(None):
+    assert distributed.allgather(tree)["key"] is tree["key"]
+    with distributed.together(None):
         done = []
-        team.first_alone(lambda: done.append(1))
+        distributed.on_main(lambda: done.append(1))
     assert done == [1]
 
 
@@ -167,15 +172,15 @@ def joined(monkeypatch):
     before = {number: getsignal(number) for number in (SIGINT, SIGTERM)}
     heard: list[int] = []
     signal(SIGTERM, lambda number, frame: heard.append(number))
-    monkeypatch.setattr(team.jax.distributed, "initialize", lambda *where, **how: None)
+    monkeypatch.setattr(distributed.jax.distributed, "initialize", lambda *where, **how: None)
     monkeypatch.setattr(
-        team.multihost_utils, "reached_preemption_sync_point", lambda iteration: True
+        distributed.multihost_utils, "reached_preemption_sync_point", lambda iteration: True
     )
-    team.join(team.Meeting())
+    distributed.join(distributed.Meeting())
     yield heard
     for number, handler in before.items():
         signal(number, handler)
-    team.interrupted.clear()
+    distributed.interrupted.clear()
 
 
 @pytest.mark.parametrize(
@@ -185,7 +190,7 @@ def joined(monkeypatch):
 def test_a_stopped_process_says_whether_it_had_ctrl_c(joined, sent, heard, code):
     if sent is not None:
         raise_signal(sent)
-    stop = team.StopTogether()
+    stop = distributed.StopTogether()
     assert stop.asked_after(1) and joined == heard
     with pytest.raises(Stopped) as stopped:
         stop.check()
@@ -194,10 +199,10 @@ def test_a_stopped_process_says_whether_it_had_ctrl_c(joined, sent, heard, code)
 
 def test_the_mistake_of_the_first_is_told():
     def fail():
-        raise Mistake("no room")
+        raise UserError("no room")
 
-    with pytest.raises(Mistake, match="no room"):
-        team.first_alone(fail)
+    with pytest.raises(UserError, match="no room"):
+        distributed.on_main(fail)
 
 
 WRONG = {
@@ -220,6 +225,6 @@ WRONG = {
 @pytest.mark.parametrize("name", WRONG)
 def test_a_mistake_is_told_before_anything_is_written(name, tmp_path):
     options, sentence = WRONG[name]
-    with pytest.raises(Mistake, match=sentence.replace(".", r"\.")):
+    with pytest.raises(UserError, match=sentence.replace(".", r"\.")):
         cli.command_line(["train", "tiger", "--out", str(tmp_path / "run"), *options.split()]).run()
     assert not (tmp_path / "run").exists()

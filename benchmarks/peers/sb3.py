@@ -30,7 +30,8 @@ from stable_baselines3.common.vec_env import DummyVecEnv, VecEnv
 
 import seerax
 from seerax import gym
-from seerax.core import BeliefMDP, select
+from seerax.core import BeliefMDP
+from seerax.numerics.trees import select
 
 SECONDS, WARM_UP = 12.0, 1  # for each number of threads; iterations
 NETWORK = {"pi": [64, 64], "vf": [64, 64]}  # tanh

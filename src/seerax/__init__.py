@@ -1,21 +1,9 @@
 """Bayesian reinforcement learning that starts from clairvoyant experts and learns when not to believe them."""
 
-from seerax.advice import Clairvoyant, ensemble
-from seerax.core import (
-    BeliefMDP,
-    Expert,
-    Filter,
-    Moment,
-    Outcome,
-    Problem,
-    Situation,
-    Step,
-    World,
-    entropy_bonus,
-    gain_bonus,
-    l1_bonus,
-)
-from seerax.devices import prepare
+from seerax.advice import Clairvoyant, follow_advice
+from seerax.bonuses import belief_change, information_gain, potential
+from seerax.compute.devices import prepare
+from seerax.core import BeliefMDP, Expert, Filter, Moment, Outcome, Problem, Situation, Step, World
 
 __version__ = "0.1.0"
 __all__ = [
@@ -29,9 +17,9 @@ __all__ = [
     "Situation",
     "Step",
     "World",
-    "ensemble",
-    "entropy_bonus",
-    "gain_bonus",
-    "l1_bonus",
+    "belief_change",
+    "follow_advice",
+    "information_gain",
+    "potential",
     "prepare",
 ]

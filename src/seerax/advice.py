@@ -24,6 +24,7 @@ from seerax.core import (
     World,
 )
 from seerax.filters import Categorical
+from seerax.numerics.trees import ravel
 
 GaussianAct = Callable[
     [State, Plan], tuple[Action, Array]
@@ -43,24 +44,17 @@ def plans(expert: Expert, support: Latent, axis: int = 0) -> Plan:
     return jax.tree.map(lambda *rows: jnp.asarray(np.stack(rows, axis)), *each)
 
 
-def tabulated(expert: Expert, support: Latent) -> Expert:
+def tabulate(expert: Expert, support: Latent) -> Expert:
     """The same expert with its plans worked out beforehand; any latent gets the plan of the nearest entry."""
     table = plans(expert, support)
-    entries = jax.vmap(flat)(support)
+    entries = jax.vmap(ravel)(support)
 
     @jax.jit
     def plan(latent: Latent) -> Plan:
-        nearest = jnp.argmin(jnp.square(entries - flat(latent)).sum(-1))
+        nearest = jnp.argmin(jnp.square(entries - ravel(latent)).sum(-1))
         return jax.tree.map(lambda rows: rows[nearest], table)
 
     return Expert(plan, expert.act)
-
-
-def flat(latent: Latent) -> Array:
-    """A latent as one vector of numbers."""
-    return jnp.concatenate(
-        [jnp.ravel(leaf).astype(jnp.float32) for leaf in jax.tree.leaves(latent)]
-    )
 
 
 def weighted(filter: Categorical, expert: Expert) -> Advisor:
@@ -94,12 +88,14 @@ def most_likely(filter: Any, expert: Expert) -> Advisor:
     return lambda moment, state, belief: expert.act(state, expert.plan(filter.mode(belief)))
 
 
-def of_mean(filter: Any, expert: Expert) -> Advisor:
+def at_mean(filter: Any, expert: Expert) -> Advisor:
     """The expert for the belief-weighted mean latent."""
     return lambda moment, state, belief: expert.act(state, expert.plan(filter.mean(belief)))
 
 
-def sampled(filter: Any, expert: Expert, per: str | Callable[[State], Array] = "step") -> Advisor:
+def posterior_sampling(
+    filter: Any, expert: Expert, per: str | Callable[[State], Array] = "step"
+) -> Advisor:
     """Posterior sampling: believe one draw of the latent.
 
     per="step" draws afresh every step; per="episode" draws once, from the initial belief, and believes it to the
@@ -116,7 +112,7 @@ def sampled(filter: Any, expert: Expert, per: str | Callable[[State], Array] = "
     return lambda moment, state, belief: expert.act(state, expert.plan(draw(moment, state, belief)))
 
 
-def sometimes(problem: Any, advisor: Advisor, probability: float = 0.5) -> Advisor:
+def sense_randomly(problem: Any, advisor: Advisor, probability: float = 0.5) -> Advisor:
     """Random sensing: the advice, sensing switched on with the given probability and off otherwise."""
 
     def advise(moment: Moment, state: State, belief: Belief) -> Action:
@@ -127,7 +123,7 @@ def sometimes(problem: Any, advisor: Advisor, probability: float = 0.5) -> Advis
     return advise
 
 
-def at_first(problem: Any, advisor: Advisor, steps: int) -> Advisor:
+def sense_first(problem: Any, advisor: Advisor, steps: int) -> Advisor:
     """Better sensing: always in the first steps of an episode, never after."""
 
     def advise(moment: Moment, state: State, belief: Belief) -> Action:
@@ -136,7 +132,7 @@ def at_first(problem: Any, advisor: Advisor, steps: int) -> Advisor:
     return advise
 
 
-def ensemble(key: Key, situation: Situation) -> Action:
+def follow_advice(key: Key, situation: Situation) -> Action:
     """The policy that follows the advice as it is."""
     return situation.advice
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 import jax.numpy as jnp
 from jax import Array
 
-from seerax.advice import flat
 from seerax.core import Action, BeliefMDP, Situation
+from seerax.numerics.trees import ravel
 
 View = Callable[[BeliefMDP, Situation], Array]
 Compose = Callable[[Situation, Array], Action]
@@ -30,7 +30,7 @@ def advice(mdp: BeliefMDP, situation: Situation) -> Array:
 
 def mode(mdp: BeliefMDP, situation: Situation) -> Array:
     """The most likely latent, as a vector."""
-    return flat(mdp.filter.mode(situation.belief))
+    return ravel(mdp.filter.mode(situation.belief))
 
 
 def seen(*views: View) -> View:

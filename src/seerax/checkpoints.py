@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import seerax
-from seerax import store
-from seerax.errors import Mistake
+from seerax.errors import UserError
+from seerax.system import files, pytrees
 
 FORMAT = 1
 KEPT = 2  # the newest ones; older ones go once a newer one is complete
@@ -60,11 +60,11 @@ class Checkpoints:
     def save(self, number: int, tree: Any, about: dict[str, Any]) -> None:
         """Complete on disk when this returns; the one before stays."""
         self.folder.mkdir(exist_ok=True)
-        content = store.to_bytes(tree, {})
-        store.write_bytes(self.arrays(number), content)
+        content = pytrees.to_bytes(tree, {})
+        files.write_bytes(self.arrays(number), content)
         told = {"format": FORMAT, "seerax": seerax.__version__, "number": number, "about": about}
         told |= {"size": len(content), "sha256": hashlib.sha256(content).hexdigest()}
-        store.write_bytes(self.manifest(number), sealed(told))
+        files.write_bytes(self.manifest(number), sealed(told))
         for old in self.numbers()[KEPT:]:
             self.manifest(old).unlink()
             self.arrays(old).unlink(missing_ok=True)
@@ -85,10 +85,10 @@ class Checkpoints:
                 say(
                     f"{self.manifest(bad)} is damaged ({why}): set aside in {place}, using {number} instead."
                 )
-            return store.load_tree(self.arrays(number), like), about
+            return pytrees.load_tree(self.arrays(number), like), about
         if damaged:
             found = "; ".join(f"{number}: {why}" for number, why in damaged.items())
-            raise Mistake(
+            raise UserError(
                 f"No checkpoint in {self.folder} is good ({found}); nothing was changed there."
             )
         return None
@@ -98,7 +98,7 @@ class Checkpoints:
         told = opened(self.manifest(number))
         if told["format"] != FORMAT:
             newer = f"{self.manifest(number)} has format {told['format']}, and this version of seerax reads {FORMAT}"
-            raise Mistake(f"{newer}; it was written by seerax {told.get('seerax')}.")
+            raise UserError(f"{newer}; it was written by seerax {told.get('seerax')}.")
         if told.get("number") != number or not {"size", "sha256", "about"} <= set(told):
             raise Damage("its manifest is of another one")
         content = read(self.arrays(number))
@@ -128,8 +128,8 @@ def free_name(path: Path) -> Path:
 
 def read(path: Path) -> bytes:
     try:
-        return store.checked(path, store.LARGEST_ARRAYS).read_bytes()
-    except (Mistake, OSError) as error:
+        return files.require_file(path, files.LARGEST_ARRAYS).read_bytes()
+    except (UserError, OSError) as error:
         raise Damage(str(error)) from error
 
 
@@ -144,9 +144,9 @@ def sealed(told: dict[str, Any]) -> bytes:
 def opened(path: Path) -> dict[str, Any]:
     """A manifest whose seal holds. Every format is sealed in this way, so a newer one is told from a damaged one."""
     try:
-        content = store.checked(path, store.LARGEST_JSON).read_bytes()
-        told = store.parsed(content, path)
-    except (Mistake, OSError) as error:
+        content = files.require_file(path, files.LARGEST_JSON).read_bytes()
+        told = files.parse_json(content, path)
+    except (UserError, OSError) as error:
         raise Damage("its manifest cannot be read") from error
     told.pop("seal", None)
     if sealed(told) != content or "format" not in told:

@@ -15,10 +15,10 @@ from typing import Annotated, Any, Literal, Union
 import tyro
 from tyro.conf import Positional, UseAppendAction, arg, subcommand
 
-from seerax import stopping
 from seerax.checkpoints import Schedule
 from seerax.config import Config
-from seerax.errors import Mistake, one_line, unknown
+from seerax.errors import UserError, one_line, unknown
+from seerax.system import signals
 
 
 @dataclass(frozen=True)
@@ -306,7 +306,7 @@ def command_line(arguments: list[str]) -> Any:
             )
     except SystemExit as ended:
         if ended.code:
-            raise Mistake(in_short(complaint.getvalue(), arguments)) from ended
+            raise UserError(in_short(complaint.getvalue(), arguments)) from ended
         raise
 
 
@@ -327,12 +327,12 @@ def in_short(boxed: str, arguments: list[str]) -> str:
 def main() -> None:
     """Mistakes are told in one sentence, with exit code 2; a signal ends with 128 and its number: Ctrl-C with 130."""
     try:
-        with stopping.at_once():
+        with signals.stop_at_once():
             command_line(sys.argv[1:]).run()
-    except Mistake as mistake:
+    except UserError as mistake:
         print(f"seerax: {one_line(mistake)}", file=sys.stderr)
         sys.exit(2)
     except BrokenPipeError:
         os._exit(0)
-    except stopping.Stopped as stopped:
+    except signals.Stopped as stopped:
         sys.exit(stopped.exit_code)

@@ -13,18 +13,20 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from seerax import devices, experiments, faults, figures, problems, rollout, runs, store, team
-from seerax.advice import Clairvoyant, ensemble, sampled
+from seerax import experiments, faults, figures, problems, rollout, runs
+from seerax.advice import Clairvoyant, follow_advice, posterior_sampling
 from seerax.agents import AGENTS
 from seerax.checkpoints import Schedule
+from seerax.compute import devices, distributed
 from seerax.core import BeliefMDP, Policy
-from seerax.errors import Mistake, unknown, writing
+from seerax.errors import UserError, unknown, writing
 from seerax.experiments import Experiment
 from seerax.ppo import Progress
 from seerax.problems.originals import ORIGINALS
 from seerax.progress import TrainingBar, episode_bar, steps_bar
 from seerax.rollout import Evaluation
-from seerax.stopping import Stopped
+from seerax.system import files
+from seerax.system.signals import Stopped
 
 if TYPE_CHECKING:
     from seerax import cli
@@ -51,16 +53,16 @@ def train(command: cli.Train) -> None:
     devices.prepare(command.devices, alone=meeting is None)
     run = _asked_run(command)
     try:
-        with team.together(meeting):
-            devices.insist(command.devices)
+        with distributed.together(meeting):
+            devices.require(command.devices)
             progress = _train(run, command)
-        if team.first():
+        if distributed.is_main():
             conclude(run, progress.best)
-    except team.Lost as loss:
+    except distributed.PeerLost as loss:
         say(f"seerax: Another process of this run was lost ({loss}). {how_to_go_on(run)}")
-        team.abandon(1)
+        distributed.abandon(1)
     except Stopped:
-        if team.first():
+        if distributed.is_main():
             say(f"Stopped. {how_to_go_on(run)}")
         raise
 
@@ -69,7 +71,7 @@ def _train(run: runs.Run, command: cli.Train) -> Progress:
     """Mistakes are told before anything is written."""
     trainer = run.experiment.trainer()
     if command.devices and trainer.mesh.size % command.devices:
-        raise Mistake(
+        raise UserError(
             f"{command.devices} devices cannot share {trainer.config.worlds} worlds evenly."
         )
     trainer.exam()
@@ -80,8 +82,8 @@ def train_shown(
     run: runs.Run, resume: bool = False, overwrite: bool = False, schedule: Schedule | None = None
 ) -> Progress:
     """With a bar, in the process that speaks for all."""
-    with TrainingBar(err if team.first() else Console(quiet=True), run) as bar:
-        tell = say if team.first() else lambda message: None
+    with TrainingBar(err if distributed.is_main() else Console(quiet=True), run) as bar:
+        tell = say if distributed.is_main() else lambda message: None
         return runs.train(run, bar.show, resume, overwrite, schedule or Schedule(), tell)
 
 
@@ -103,10 +105,10 @@ def say(message: str) -> None:
     err.print(escape(message), soft_wrap=True)
 
 
-def _asked_meeting(command: cli.Train) -> team.Meeting | None:
-    meeting = team.Meeting(command.coordinator, command.processes, command.process_id)
-    if not command.distributed and meeting != team.Meeting():
-        raise Mistake("--coordinator, --processes and --process-id need --distributed.")
+def _asked_meeting(command: cli.Train) -> distributed.Meeting | None:
+    meeting = distributed.Meeting(command.coordinator, command.processes, command.process_id)
+    if not command.distributed and meeting != distributed.Meeting():
+        raise UserError("--coordinator, --processes and --process-id need --distributed.")
     meeting.check()
     return meeting if command.distributed else None
 
@@ -114,7 +116,7 @@ def _asked_meeting(command: cli.Train) -> team.Meeting | None:
 def _asked_run(command: cli.Train) -> runs.Run:
     runs.checked_seed(command.seed, command.seeds)
     if command.resume and command.overwrite:
-        raise Mistake("--resume and --overwrite exclude each other.")
+        raise UserError("--resume and --overwrite exclude each other.")
     folder = (
         command.out
         or Path("runs") / f"{command.problem.replace(':', '-')}-{command.agent}-seed{command.seed}"
@@ -122,7 +124,7 @@ def _asked_run(command: cli.Train) -> runs.Run:
     if command.resume:
         run = runs.reopen(folder, command.steps)
         if (run.experiment.problem, run.experiment.agent) != (command.problem, command.agent):
-            raise Mistake(
+            raise UserError(
                 f"{folder} holds {run.experiment.agent} on {run.experiment.problem}, not what was asked for."
             )
         return run
@@ -145,7 +147,7 @@ def conclude(run: runs.Run, best: Any) -> None:
     mdp = trainer.mdp
     key = runs.evaluation_key(run.seed)
     brains = [jax.tree.map(lambda leaf, i=i: leaf[i], best) for i in range(run.seeds)]
-    rows = {"ensemble": rollout.evaluate(key, mdp, ensemble, FRESH_EPISODES)}
+    rows = {"ensemble": rollout.evaluate(key, mdp, follow_advice, FRESH_EPISODES)}
     for i, brain in enumerate(brains):
         name = (
             run.experiment.agent
@@ -155,7 +157,7 @@ def conclude(run: runs.Run, best: Any) -> None:
         rows[name] = rollout.evaluate(key, mdp, trainer.policy(brain), FRESH_EPISODES)
     if mdp.expert is not None:
         rows["clairvoyant"] = rollout.evaluate(key, mdp, Clairvoyant(mdp.expert), FRESH_EPISODES)
-    store.write_json(run.folder.evaluation, {name: row.summary() for name, row in rows.items()})
+    files.write_json(run.folder.evaluation, {name: row.summary() for name, row in rows.items()})
     out.print(results_table(f"{run.experiment.problem}, {FRESH_EPISODES} fresh episodes", rows))
     clairvoyant = rows["clairvoyant"].mean if "clairvoyant" in rows else None
     picture = run.folder.path / "curve.png"
@@ -193,9 +195,9 @@ def share(value: float | None) -> str:
 
 def evaluate(command: cli.Evaluate) -> None:
     devices.prepare(command.devices)
-    devices.insist(command.devices)
+    devices.require(command.devices)
     if command.episodes < 1:
-        raise Mistake(f"--episodes must be at least 1, not {command.episodes}.")
+        raise UserError(f"--episodes must be at least 1, not {command.episodes}.")
     problem, agent, contestants = find_players(command.target, command.agent, command.problem)
     each = -(-command.episodes // len(contestants))
     key = runs.evaluation_key(command.seed)
@@ -240,24 +242,24 @@ def _learned_players(
 ) -> tuple[str, str, list[tuple[BeliefMDP, Policy | Clairvoyant]]]:
     files = runs.RunFolder(path).policies() if path.is_dir() else [path]
     if not files:
-        raise Mistake(f"{path} holds no trained policy.")
+        raise UserError(f"{path} holds no trained policy.")
     loaded = [runs.load_policy(file, problem) for file in files]
     experiment = loaded[0][0]
     if agent in BASELINES:
         return experiment.problem, str(agent), [baseline(loaded[0][1].mdp, str(agent))]
     if agent not in (None, experiment.agent):
-        raise Mistake(f"{path} holds a policy of {experiment.agent}, not of {agent}.")
+        raise UserError(f"{path} holds a policy of {experiment.agent}, not of {agent}.")
     return experiment.problem, experiment.agent, [(policy.mdp, policy) for _, policy in loaded]
 
 
 def baseline(mdp: BeliefMDP, name: str) -> tuple[BeliefMDP, Policy | Clairvoyant]:
     if name == "ensemble":
-        return mdp, ensemble
+        return mdp, follow_advice
     if mdp.expert is None:
-        raise Mistake(f"{name} needs an expert, and this problem names none.")
+        raise UserError(f"{name} needs an expert, and this problem names none.")
     if name == "clairvoyant":
         return mdp, Clairvoyant(mdp.expert)
-    return mdp.advised_by(sampled(mdp.filter, mdp.expert, per="episode")), ensemble
+    return mdp.advised_by(posterior_sampling(mdp.filter, mdp.expert, per="episode")), follow_advice
 
 
 # ---- check -------------------------------------------------------------------------------------------------------
@@ -273,7 +275,7 @@ def check(command: cli.Check) -> None:
         out.print(f"{mark}  [bold]{finding.law}[/bold]  {escape(finding.says)}")
     broken = sum(not finding.ok for finding in findings)
     if broken:
-        raise Mistake(f"{command.target} breaks {broken} of {len(findings)} laws.")
+        raise UserError(f"{command.target} breaks {broken} of {len(findings)} laws.")
 
 
 # ---- replay ------------------------------------------------------------------------------------------------------
@@ -318,15 +320,15 @@ def bench(command: cli.Bench) -> None:
     from seerax.bench import report, sections
 
     asked = sections.chosen(command.only)
-    store.make_room(command.out)
-    results = store.read_json(command.out) if command.only and command.out.exists() else {}
-    store.make_room(command.docs / "performance.md")
+    files.prepare_parent(command.out)
+    results = files.read_json(command.out) if command.only and command.out.exists() else {}
+    files.prepare_parent(command.docs / "performance.md")
     results |= {"machine": sections.machine(), "versions": runs.versions()}
     with steps_bar(err, sum(section.steps for section in asked.values())) as tell:
         for name, section in asked.items():
             results[name] = section.measure(tell)
             with writing(command.out):
-                store.write_json(command.out, results)
+                files.write_json(command.out, results)
     with writing(command.docs):
         written = report.write(results, command.docs)
     table = Table("what", "measured", "wanted", "", box=None, pad_edge=False)

@@ -10,6 +10,8 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from seerax.numerics.trees import all_finite, select, strong_dtype
+
 Key = Array
 Latent = Any  # phi, a pytree: the one unknown
 State = Any  # s, a pytree: everything visible, the last sensor reading included
@@ -162,7 +164,7 @@ class BeliefMDP:
     def _fresh(self, key: Key) -> World:
         prior_key, reset_key, episode = jax.random.split(key, 3)
         latent = self.problem.prior(prior_key)
-        state = jax.tree.map(strong, self.problem.reset(reset_key, latent))
+        state = jax.tree.map(strong_dtype, self.problem.reset(reset_key, latent))
         nothing = jnp.zeros(self.action_size)
         situation = Situation(state, self.filter.init(), nothing)
         return World(latent, situation, jnp.int32(0), jnp.bool_(False), jnp.float32(0), episode)
@@ -171,7 +173,7 @@ class BeliefMDP:
         step_key, evolve_key = jax.random.split(key)
         (state, belief, advice), latent = world.situation, world.latent
         next_state, reward, done = self.problem.step(step_key, state, action, latent)
-        next_state = jax.tree.map(strong, next_state)
+        next_state = jax.tree.map(strong_dtype, next_state)
         next_belief = self.filter.update(belief, state, action, next_state)
         evolve = getattr(self.problem, "evolve", None)
         next_latent = evolve(evolve_key, state, action, next_state, latent) if evolve else latent
@@ -192,60 +194,6 @@ class BeliefMDP:
         return world._replace(situation=Situation(state, belief, self.clip(advice)))
 
 
-def select(condition: Array, yes: Any, no: Any) -> Any:
-    """`jnp.where` for whole pytrees, with one scalar condition."""
-    return jax.tree.map(lambda a, b: jnp.where(condition, a, b), yes, no)
-
-
-def strong(x: Array) -> Array:
-    """The same array with a firm type: one that follows its context would compile everything twice."""
-    x = jnp.asarray(x)
-    return (
-        x
-        if jnp.issubdtype(x.dtype, jax.dtypes.prng_key)
-        else jax.lax.convert_element_type(x, x.dtype)
-    )
-
-
-def finite(tree: Any) -> Array:
-    """Whether every number in a pytree is."""
-    numbers = [
-        leaf for leaf in jax.tree.leaves(tree) if jnp.issubdtype(jnp.result_type(leaf), jnp.inexact)
-    ]
-    return jnp.stack([jnp.isfinite(leaf).all() for leaf in numbers] or [jnp.bool_(True)]).all()
-
-
-def sound(situation: Situation) -> Situation:
+def finite_parts(situation: Situation) -> Situation:
     """Part by part, whether it is finite: state, belief, advice."""
-    return Situation(*[finite(part) for part in situation])
-
-
-def l1_bonus(epsilon: float) -> Bonus:
-    """The paper's information bonus, epsilon * ||b - b'||_1. It can change what is optimal."""
-
-    def bonus(filter: Filter, belief: Belief, next_belief: Belief, done: Array) -> Array:
-        return epsilon * jnp.abs(filter.vector(next_belief) - filter.vector(belief)).sum()
-
-    return bonus
-
-
-def gain_bonus(epsilon: float) -> Bonus:
-    """The authors' code: epsilon * (H(b) - H(b')), H the normalised entropy. What is known at the end stays paid."""
-
-    def bonus(filter: Any, belief: Belief, next_belief: Belief, done: Array) -> Array:
-        return epsilon * (filter.entropy(belief) - filter.entropy(next_belief))
-
-    return bonus
-
-
-def entropy_bonus(epsilon: float, discount: float = 1.0) -> Bonus:
-    """Potential-based shaping, gamma * Phi(b') - Phi(b) with Phi = -epsilon * normalised entropy.
-
-    Phi is zero once the task is done, so with the learner's own discount no optimum changes (Ng et al., 1999).
-    """
-
-    def bonus(filter: Any, belief: Belief, next_belief: Belief, done: Array) -> Array:
-        left = jnp.where(done, 0.0, filter.entropy(next_belief))
-        return epsilon * (filter.entropy(belief) - discount * left)
-
-    return bonus
+    return Situation(*[all_finite(part) for part in situation])

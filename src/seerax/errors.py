@@ -1,4 +1,4 @@
-"""A user's mistake, told in one sentence."""
+"""Errors that a user can put right."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 
-class Mistake(Exception):  # noqa: N818
+class UserError(ValueError):
     """Something the user can put right. The command line prints it and exits with 2."""
 
 
 def unknown(
     kind: str, name: str, known: Iterable[str], told: Iterable[str] | None = None
-) -> Mistake:
+) -> UserError:
     """With the nearest of what is known, and all of it, or what is to be told of it."""
     known = list(known)
     near = difflib.get_close_matches(name.lower(), known, 1, cutoff=0.5)
     hint = f" Did you mean '{near[0]}'?" if near else ""
-    return Mistake(f"There is no {kind} '{name}'.{hint} Known: {', '.join(told or known)}.")
+    return UserError(f"There is no {kind} '{name}'.{hint} Known: {', '.join(told or known)}.")
 
 
 @contextmanager
@@ -27,7 +27,9 @@ def writing(place: object, otherwise: str = "") -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise Mistake(f"Cannot write to {place}: {error.strerror or error}.{otherwise}") from error
+        raise UserError(
+            f"Cannot write to {place}: {error.strerror or error}.{otherwise}"
+        ) from error
 
 
 def one_line(text: object) -> str:

@@ -15,9 +15,10 @@ import numpy as np
 
 from seerax import agents, problems
 from seerax.agents import Agent
+from seerax.bonuses import belief_change, information_gain, potential
 from seerax.config import Config
-from seerax.core import BeliefMDP, Bonus, entropy_bonus, gain_bonus, l1_bonus
-from seerax.errors import Mistake, one_line, unknown
+from seerax.core import BeliefMDP, Bonus
+from seerax.errors import UserError, one_line, unknown
 from seerax.ppo import PPO
 
 Scale = float | tuple[float, ...]
@@ -56,21 +57,25 @@ class Experiment:
 
     def trainer(self) -> PPO:
         for complaint in self.ppo.problems():
-            raise Mistake(f"This cannot be trained: {complaint}.")
+            raise UserError(f"This cannot be trained: {complaint}.")
         mdp = self.mdp()
         for name, value in (("scale", self.scale), ("blend", self.blend), ("bonus", self.bonus)):
             if value is not None and not np.isfinite(value).all():
-                raise Mistake(f"This cannot be trained: {name} must be finite, not {value}.")
+                raise UserError(f"This cannot be trained: {name} must be finite, not {value}.")
         for name, value in (("scale", self.scale), ("exploration", self.ppo.exploration)):
             if np.ndim(value) and np.size(value) != mdp.action_size:
-                raise Mistake(
+                raise UserError(
                     f"{name} has {np.size(value)} entries, but actions have {mdp.action_size} dimensions."
                 )
         return PPO(mdp, self.method(), self.ppo)
 
     def _bonus(self, discount: float) -> Bonus | None:
-        potential = partial(entropy_bonus, discount=discount)
-        forms: dict[str, Any] = {"l1": l1_bonus, "gain": gain_bonus, "entropy": potential}
+        shaping = partial(potential, discount=discount)
+        forms: dict[str, Any] = {
+            "l1": belief_change,
+            "gain": information_gain,
+            "entropy": shaping,
+        }
         if self.bonus_form not in forms:
             raise unknown("bonus form", self.bonus_form, forms)
         return forms[self.bonus_form](self.bonus) if self.bonus else None
@@ -146,7 +151,7 @@ def experiment_from(fields: Any, path: Path) -> Experiment:
         or not isinstance(fields.get("ppo"), dict)
         or "problem" not in fields
     ):
-        raise Mistake(f"{path} is not a config of seerax: it does not say how to train.")
+        raise UserError(f"{path} is not a config of seerax: it does not say how to train.")
     return Experiment(
         **{
             **checked(Experiment, fields, path),
@@ -160,11 +165,11 @@ def checked(kind: Any, fields: dict[str, Any], path: Path) -> dict[str, Any]:
     hints = get_type_hints(kind)
     for name, value in fields.items():
         if name not in hints:
-            raise Mistake(
+            raise UserError(
                 f"{path} is not a config of seerax: {unknown('setting', one_line(name), hints)}"
             )
         if name != "ppo" and not fits(value, hints[name]):
-            raise Mistake(
+            raise UserError(
                 f"{path} is not a config of seerax: {name} cannot be {one_line(repr(value))[:80]}."
             )
     return {
@@ -239,14 +244,14 @@ def import_object(spec: str) -> Any:
     """`package.module:name`, the current folder included in the search."""
     module_name, _, attribute = spec.partition(":")
     if not module_name or not attribute:
-        raise Mistake(f"'{spec}' should read MODULE:OBJECT, like wind:mdp.")
+        raise UserError(f"'{spec}' should read MODULE:OBJECT, like wind:mdp.")
     sys.path.insert(0, str(Path.cwd()))
     try:
         module = importlib.import_module(module_name)
     except ModuleNotFoundError as error:
-        raise Mistake(f"There is no module '{error.name}' to import for '{spec}'.") from error
+        raise UserError(f"There is no module '{error.name}' to import for '{spec}'.") from error
     except Exception as error:
-        raise Mistake(
+        raise UserError(
             f"Importing '{module_name}' failed: {type(error).__name__}: {error}"
         ) from error
     finally:

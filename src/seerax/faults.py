@@ -16,9 +16,11 @@ import numpy as np
 from jax import Array
 from jax.sharding import PartitionSpec as P
 
-from seerax import devices, store
-from seerax.core import Action, Situation, World, sound
+from seerax.compute import devices
+from seerax.core import Action, Situation, World, finite_parts
+from seerax.numerics import trees
 from seerax.ppo import PPO, Learner, play, streams
+from seerax.system import pytrees
 
 PATIENCE = 3  # updates skipped in a row before a run stops
 MOST = 64  # offending situations written down
@@ -52,7 +54,7 @@ class Offence(NamedTuple):
     before: World
     action: Action
     after: Situation
-    sound: Situation
+    finite_parts: Situation
 
 
 class Fault(NamedTuple):
@@ -83,7 +85,7 @@ def _steps(ppo: PPO, learner: Learner) -> tuple[World, Action, Situation, Situat
     def note(
         world: World, action: Action, following: World
     ) -> tuple[World, Action, Situation, Situation]:
-        return world, action, following.situation, sound(following.situation)
+        return world, action, following.situation, finite_parts(following.situation)
 
     _, play_key, _ = streams(learner.key)
     _, played, _ = play(ppo, play_key, learner.brain, learner.worlds, note)
@@ -102,14 +104,14 @@ def _first_offences(steps: tuple[World, Action, Situation, Situation]) -> Offenc
 def dump(path: Path, fault: Fault, about: dict[str, Any]) -> None:
     path.parent.mkdir(exist_ok=True)
     count = int(fault.offences.step.size)
-    store.save_tree(path, fault, {**about, "offences": count})
+    pytrees.save_tree(path, fault, {**about, "offences": count})
 
 
 def load(path: Path, ppo: PPO, offences: int) -> Fault:
     """The learner as it was; whatever else the file holds can be had by examining it again."""
     learner = jax.eval_shape(ppo.init, jax.random.key(0))
     like = jax.eval_shape(lambda learner: _like(ppo, learner, offences), learner)
-    return store.load_tree(path, like)
+    return pytrees.load_tree(path, like)
 
 
 def _like(ppo: PPO, learner: Learner, count: int) -> Fault:
@@ -140,7 +142,9 @@ def told(fault: Fault) -> list[str]:
 
 
 def _offence_told(offence: Offence) -> str:
-    parts = [name for name, fine in zip(Situation._fields, offence.sound, strict=True) if not fine]
+    parts = [
+        name for name, fine in zip(Situation._fields, offence.finite_parts, strict=True) if not fine
+    ]
     shown = {
         "latent": offence.before.latent,
         "state": offence.before.situation.state,
@@ -154,6 +158,6 @@ def _numbers(tree: Any) -> str:
     leaves = [
         np.round(np.asarray(leaf, float), 4).ravel().tolist()
         for leaf in jax.tree.leaves(tree)
-        if not store.is_key(leaf)
+        if not trees.is_key(leaf)
     ]
     return " ".join(str(leaf) for leaf in leaves)

@@ -9,7 +9,7 @@ from typing import Any
 
 import jax
 
-from seerax.errors import Mistake
+from seerax.errors import UserError
 from seerax.networks import ActorCritic
 from seerax.ppo import PPO
 
@@ -60,13 +60,13 @@ def check(ppo: PPO, seeds: int, folder: Path) -> None:
     there = available_memory()
     if jax.default_backend() == "cpu" and there is not None and memory > there:
         less = "fewer --ppo.worlds, a shorter --ppo.length or fewer --seeds"
-        raise Mistake(
+        raise UserError(
             f"This run needs at least {told(memory)} of memory and {told(there)} are free: ask for {less}."
         )
     disk = 3 * checkpoint + seeds * LOG_ROW * ppo.config.iterations  # two kept, one being written
     room = shutil.disk_usage(existing(folder))
     if room.total and disk > room.free:  # what has no size, like /proc, is not a disk
-        raise Mistake(
+        raise UserError(
             f"This run needs about {told(disk)} of disk and {told(room.free)} are free at {folder}."
         )
 

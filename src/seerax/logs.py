@@ -14,9 +14,9 @@ from tensorboardX.event_file_writer import EventsWriter
 from tensorboardX.proto.event_pb2 import Event
 from tensorboardX.proto.summary_pb2 import Summary
 
-from seerax import store
-from seerax.errors import Mistake
+from seerax.errors import UserError
 from seerax.ppo import Progress
+from seerax.system import files
 
 LARGEST = 1 << 32  # bytes
 PLACE = ("steps", "seed", "seconds")  # of a row; all else in it was measured
@@ -24,15 +24,15 @@ PLACE = ("steps", "seed", "seconds")  # of a row; all else in it was measured
 
 def read_rows(path: Path) -> list[dict[str, Any]]:
     """Every whole line. A killed writer may have left half a line at the end; it does not count."""
-    lines = store.checked(path, LARGEST).read_bytes().split(b"\n")[:-1]
+    lines = files.require_file(path, LARGEST).read_bytes().split(b"\n")[:-1]
     return [_row(line, path) for line in lines]
 
 
 def _row(line: bytes, path: Path) -> dict[str, Any]:
-    row = store.parsed(line, path)
+    row = files.parse_json(line, path)
     numbers = all(value is None or isinstance(value, int | float) for value in row.values())
     if not numbers or not all(row.get(name) is not None for name in PLACE):
-        raise Mistake(
+        raise UserError(
             f"{path} is not a log of seerax: a line should hold numbers, {', '.join(PLACE)} among them."
         )
     return row
@@ -55,7 +55,7 @@ class Log:
         rows = (
             [row for row in read_rows(metrics) if row["steps"] <= steps] if metrics.exists() else []
         )
-        store.write_bytes(metrics, "".join(map(as_line, rows)).encode())
+        files.write_bytes(metrics, "".join(map(as_line, rows)).encode())
         shutil.rmtree(boards, ignore_errors=True)
         self.seeds = seeds
         self.boards = {seed: _board(boards / f"seed{seed}") for seed in seeds}

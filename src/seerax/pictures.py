@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 
-from seerax import figures, problems, rollout, runs, store
-from seerax.advice import ensemble
+from seerax import figures, problems, rollout, runs
+from seerax.advice import follow_advice
 from seerax.agents import AGENTS
 from seerax.commands import BASELINES, find_players
-from seerax.core import BeliefMDP, Policy
-from seerax.errors import Mistake, unknown
+from seerax.core import BeliefMDP, Policy, World
+from seerax.errors import UserError, unknown
 from seerax.experiments import Experiment, told_apart
+from seerax.system import files
 
 if TYPE_CHECKING:
     from seerax import cli
@@ -31,9 +32,9 @@ SENSED_EPISODES = 100
 
 def curve(path: Path, command: cli.Figure) -> None:
     if not command.targets:
-        raise Mistake("figure curve needs at least one run folder.")
+        raise UserError("figure curve needs at least one run folder.")
     if len({Path(target).resolve() for target in command.targets}) < len(command.targets):
-        raise Mistake("figure curve was given a run folder twice.")
+        raise UserError("figure curve was given a run folder twice.")
     opened = [runs.reopen(Path(target)) for target in command.targets]
     folders = [run.folder for run in opened]
     known = [folder.read_means() for folder in folders if folder.evaluation.exists()]
@@ -47,7 +48,7 @@ def grouped(opened: list[runs.Run]) -> dict[str, list[Any]]:
     """The curves of all seeds by experiment: what was trained differently is never averaged."""
     names = list(dict.fromkeys(run.experiment.problem for run in opened))
     if len(names) > 1:
-        raise Mistake(f"figure curve shows runs on one problem, not on {' and '.join(names)}.")
+        raise UserError(f"figure curve shows runs on one problem, not on {' and '.join(names)}.")
     curves: dict[Experiment, list[Any]] = {}
     for run in opened:
         curves.setdefault(run.experiment, []).extend(run.folder.curves())
@@ -59,8 +60,10 @@ def grouped(opened: list[runs.Run]) -> dict[str, list[Any]]:
 
 def of_the_paper(name: str, path: Path, command: cli.Figure) -> None:
     if not command.results.is_dir():
-        raise Mistake(f"There is no folder {command.results} with results of the paper's entries.")
-    saved = {file.stem: store.read_json(file) for file in sorted(command.results.glob("*.json"))}
+        raise UserError(
+            f"There is no folder {command.results} with results of the paper's entries."
+        )
+    saved = {file.stem: files.read_json(file) for file in sorted(command.results.glob("*.json"))}
     getattr(figures, name)(
         path, {entry: result for entry, result in saved.items() if "evaluation" in result}
     )
@@ -74,7 +77,7 @@ def sensing(path: Path, command: cli.Figure) -> None:
     maps = []
     for title, mdp, policy in players(command, problems.SENSING):
         if not hasattr(mdp.problem, "draw_place"):
-            raise Mistake("Where it senses is drawn for Maze4, Maze10 and Door4 only.")
+            raise UserError("Where it senses is drawn for Maze4, Maze10 and Door4 only.")
         maps.append(figures.gather(title, mdp.problem, episodes_to_map(mdp, policy)))
     figures.sensing_maps(path, maps)
 
@@ -89,7 +92,7 @@ def keyframes(path: Path, command: cli.Figure) -> None:
     reels = []
     for title, mdp, policy in players(command, ("crowdnav", *problems.SENSING)):
         if not hasattr(mdp.problem, "draw"):
-            raise Mistake(f"{title} has no draw method, so there is nothing to see.")
+            raise UserError(f"{title} has no draw method, so there is nothing to see.")
         reels.append(figures.Reel(title, mdp.problem, rollout.record(key, mdp, policy)))
     figures.keyframes(path, reels)
 
@@ -101,7 +104,7 @@ def players(command: cli.Figure, usual: tuple[str, ...]) -> list[Player]:
         agent = agent or "brpo"
         targets = tuple(name for name in usual if can_play(agent, name))
     if not targets:
-        raise Mistake(
+        raise UserError(
             f"No trained {agent} policy for {', '.join(usual)} comes with seerax; name a run folder."
         )
     found = [find_players(target, agent) for target in targets]
@@ -113,7 +116,7 @@ def can_play(agent: str, problem: str) -> bool:
         raise unknown("agent", agent, [*BASELINES, *AGENTS])
     try:
         return agent in BASELINES or bool(runs.shipped_policy(problem, agent))
-    except Mistake:
+    except UserError:
         return False
 
 
@@ -122,11 +125,15 @@ def setup(path: Path, command: cli.Figure) -> None:
     for name in problems.PROBLEMS:
         mdp = problems.make(name)
         start = jax.device_get(mdp.reset(jax.random.key(1)))
-        draw = lambda ax, m=mdp, w=start: m.problem.draw(  # noqa: E731
-            ax, w.situation, w.situation.advice, w.latent
+        scenes.append(
+            (figures.TITLES.get(name, name.capitalize()), partial(draw_start, mdp, start))
         )
-        scenes.append((figures.TITLES.get(name, name.capitalize()), draw))
     figures.setup(path, scenes)
+
+
+def draw_start(mdp: BeliefMDP, world: World, ax: Any) -> None:
+    situation = world.situation
+    mdp.problem.draw(ax, situation, situation.advice, world.latent)  # type: ignore[attr-defined]
 
 
 def tree(path: Path, command: cli.Figure) -> None:
@@ -135,7 +142,7 @@ def tree(path: Path, command: cli.Figure) -> None:
     for depth in (2, 3, 4, 5):
         for episodes in (1, 4, 16, 32):
             mdp = problems.tree.posterior_sampling(problems.tree.tree(depth, episodes))
-            result = rollout.evaluate(runs.evaluation_key(0), mdp, ensemble, 20_000)
+            result = rollout.evaluate(runs.evaluation_key(0), mdp, follow_advice, 20_000)
             rows.append(
                 figures.TreePoint(depth, episodes, "posterior sampling", result.mean, result.stderr)
             )
@@ -151,12 +158,12 @@ def film(command: cli.Film) -> Path:
     problem, agent, players = find_players(command.target, command.agent, command.problem)
     mdp, policy = players[0]
     if not hasattr(mdp.problem, "draw"):
-        raise Mistake(f"{problem} has no draw method, so it cannot be filmed.")
+        raise UserError(f"{problem} has no draw method, so it cannot be filmed.")
     path = command.out or film_path(command.target, problem, agent)
     figures.check(path, "film")
     panels = [(agent, rollout.record(key, mdp, policy))]
     if agent in AGENTS:
-        panels.insert(0, ("ensemble", rollout.record(key, mdp, ensemble)))
+        panels.insert(0, ("ensemble", rollout.record(key, mdp, follow_advice)))
     figures.film(path, panels, mdp.problem.draw, getattr(mdp.problem, "senses", None))
     return path
 
@@ -198,4 +205,4 @@ def refuse_unused(command: cli.Figure) -> None:
     given = [field.name for field in options if getattr(command, field.name) != field.default]
     if given:
         words = ["runs or problems" if name == "targets" else f"--{name}" for name in given]
-        raise Mistake(f"figure {command.name} does not take {' or '.join(words)}.")
+        raise UserError(f"figure {command.name} does not take {' or '.join(words)}.")

@@ -23,9 +23,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from seerax import devices, rollout
+from seerax import rollout
+from seerax.compute import devices
 from seerax.core import Action, BeliefMDP, Key, Latent, Policy, Situation, State, Step, World
-from seerax.errors import Mistake
+from seerax.errors import UserError
 
 Interpret = Callable[
     [Any, dict[str, Any]], State
@@ -101,8 +102,8 @@ class Pilot:
         """Compiles at the first `reset`: keep it. One call of a program per decision, as little as possible in it."""
         self.mdp = mdp
         self.policy = policy
-        self._begin = devices.quick(partial(begin, mdp, policy))
-        self._follow = devices.quick(partial(follow, mdp, policy))
+        self._begin = devices.jit_low_latency(partial(begin, mdp, policy))
+        self._follow = devices.jit_low_latency(partial(follow, mdp, policy))
         self._keys = jax.random.key(0)
         self._flight: Flight | None = None
 
@@ -132,7 +133,7 @@ class Pilot:
 
     def _flying(self) -> Flight:
         if self._flight is None:
-            raise Mistake("The pilot knows no state yet: call reset(state) first.")
+            raise UserError("The pilot knows no state yet: call reset(state) first.")
         return self._flight
 
 

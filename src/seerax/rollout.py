@@ -15,11 +15,12 @@ from jax import Array
 from jax.sharding import PartitionSpec as P
 from scipy.special import stdtrit
 
-from seerax import devices
 from seerax.advice import Clairvoyant
-from seerax.core import Action, BeliefMDP, Key, Policy, Situation, World, select, sound
-from seerax.errors import Mistake
-from seerax.statistics import standard_error
+from seerax.compute import devices
+from seerax.core import Action, BeliefMDP, Key, Policy, Situation, World, finite_parts
+from seerax.errors import UserError
+from seerax.numerics.statistics import standard_error
+from seerax.numerics.trees import select
 
 BATCH = 4096  # episodes played side by side in an evaluation
 
@@ -43,7 +44,7 @@ class Tally(NamedTuple):
     sensed: Array  # steps that sensed
     done: Array  # ended by the task, not by the clock
     success: Array
-    sound: Situation  # part by part, whether it was finite: at the first step when something was not, else at the last
+    finite_parts: Situation  # part by part, whether it was finite: at the first step when something was not, else at the last
 
 
 def act(policy: Policy | Clairvoyant, key: Key, world: World) -> Action:
@@ -82,7 +83,7 @@ def tally(mdp: BeliefMDP, policy: Policy | Clairvoyant, keys: Key) -> Tally:
         policy_key, world_key = episode_key(key, time)
         action = act(policy, policy_key, world)
         following, outcome = mdp.step(world_key, world, action)
-        whole = select(jnp.stack(whole).all(), sound(following.situation), whole)
+        whole = select(jnp.stack(whole).all(), finite_parts(following.situation), whole)
         return select(
             world.over, now, (following, sensed + senses(mdp, world, action), outcome.done, whole)
         )
@@ -93,7 +94,12 @@ def tally(mdp: BeliefMDP, policy: Policy | Clairvoyant, keys: Key) -> Tally:
 
     count = keys.shape[0]
     worlds = jax.vmap(partial(start, mdp))(keys)
-    first = (worlds, jnp.zeros(count), jnp.zeros(count, bool), jax.vmap(sound)(worlds.situation))
+    first = (
+        worlds,
+        jnp.zeros(count),
+        jnp.zeros(count, bool),
+        jax.vmap(finite_parts)(worlds.situation),
+    )
     _, last = jax.lax.while_loop(lambda carry: ~carry[1][0].over.all(), body, (jnp.int32(0), first))
     worlds, sensed, done, whole = last
     success = jax.vmap(partial(succeeded, mdp))(worlds, done)
@@ -196,12 +202,15 @@ def evaluate(
 
 def refuse_unsound(tally: Tally) -> None:
     """Names who gave what is not a number. Belief follows from state, advice from both: the first is to blame."""
-    sources = {"problem's state": tally.sound.state, "filter's belief": tally.sound.belief}
-    sources |= {"advisor's advice": tally.sound.advice, "return": np.isfinite(tally.score)}
+    sources = {
+        "problem's state": tally.finite_parts.state,
+        "filter's belief": tally.finite_parts.belief,
+    }
+    sources |= {"advisor's advice": tally.finite_parts.advice, "return": np.isfinite(tally.score)}
     for source, finite in sources.items():
         wrong = int((~finite).sum())
         if wrong:
-            raise Mistake(
+            raise UserError(
                 f"The {source} was NaN or infinite in {wrong} of {len(finite)} episodes; `seerax check` says where."
             )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import importlib.resources
 import json
 import platform
 import shlex
@@ -11,7 +12,6 @@ import time
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass, replace
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -19,13 +19,15 @@ import jax
 import numpy as np
 
 import seerax
-from seerax import devices, faults, limits, lock, logs, stopping, store, team
+from seerax import faults, limits, logs
 from seerax.checkpoints import Checkpoints, Schedule
-from seerax.errors import Mistake, one_line, writing
+from seerax.compute import devices, distributed
+from seerax.errors import UserError, one_line, writing
 from seerax.experiments import Experiment, experiment_from
 from seerax.logs import Log
 from seerax.ppo import PPO, Brain, LearnedPolicy, Learner, Progress
-from seerax.stopping import Say
+from seerax.system import files, lock, pytrees, signals
+from seerax.system.signals import Say
 
 FORMAT = 1  # of run folders and policy files
 TRAINING, EVALUATION = 1, 2  # streams of randomness that never meet
@@ -34,9 +36,9 @@ TRAINING, EVALUATION = 1, 2  # streams of randomness that never meet
 def checked_seed(seed: int, count: int = 1) -> int:
     """Seeds outside of 32 bits would be cut, and two of them could be the same."""
     if count < 1:
-        raise Mistake(f"The number of seeds must be at least 1, not {count}.")
+        raise UserError(f"The number of seeds must be at least 1, not {count}.")
     if not 0 <= seed <= seed + count <= 2**31:
-        raise Mistake(f"Seeds must lie between 0 and {2**31 - 1}, not from {seed} on.")
+        raise UserError(f"Seeds must lie between 0 and {2**31 - 1}, not from {seed} on.")
     return seed
 
 
@@ -54,7 +56,7 @@ def evaluation_key(seed: int) -> jax.Array:
 def episode_key(seed: int, episode: int) -> jax.Array:
     """Of one episode of an evaluation."""
     if not 0 <= episode < 2**31:
-        raise Mistake(f"--episode must lie between 0 and {2**31 - 1}, not {episode}.")
+        raise UserError(f"--episode must lie between 0 and {2**31 - 1}, not {episode}.")
     return jax.random.fold_in(evaluation_key(seed), episode)
 
 
@@ -86,7 +88,7 @@ class RunFolder:
 
     def read_means(self) -> dict[str, float]:
         """Mean returns on fresh episodes, by who played."""
-        found = store.read_json(self.evaluation)
+        found = files.read_json(self.evaluation)
         means = {name: row.get("mean") for name, row in found.items() if isinstance(row, dict)}
         return {name: float(mean) for name, mean in means.items() if isinstance(mean, int | float)}
 
@@ -98,8 +100,8 @@ class RunFolder:
 
     def read_config(self) -> dict[str, Any]:
         if not self.config.exists():
-            raise Mistake(f"{self.path} is not a run folder: it has no config.json.")
-        return store.read_json(self.config)
+            raise UserError(f"{self.path} is not a run folder: it has no config.json.")
+        return files.read_json(self.config)
 
     def curves(self) -> list[tuple[np.ndarray, np.ndarray]]:
         """(steps, held-out returns) of every seed."""
@@ -147,15 +149,15 @@ def refuse_taken(run: Run, overwrite: bool = False) -> None:
     """Nothing is written where something else is; an existing run is replaced only if asked."""
     path = run.folder.path
     if path.exists() and not path.is_dir():
-        raise Mistake(f"{path} exists and is not a run folder; choose another place with --out.")
+        raise UserError(f"{path} exists and is not a run folder; choose another place with --out.")
     if not path.exists() or all(
-        entry.name == lock.NAME or store.unfinished(entry) for entry in path.iterdir()
+        entry.name == lock.NAME or files.is_unfinished(entry) for entry in path.iterdir()
     ):
         return
     if overwrite and not run.folder.config.exists():
-        raise Mistake(f"{path} exists and is not a run folder; choose another place with --out.")
+        raise UserError(f"{path} exists and is not a run folder; choose another place with --out.")
     if not overwrite:
-        raise Mistake(
+        raise UserError(
             f"{path} exists already: use --resume to continue it, --overwrite to replace it, or --out."
         )
 
@@ -172,8 +174,8 @@ def begin(run: Run) -> None:
                 shutil.rmtree(entry)
             elif entry.name != lock.NAME:
                 entry.unlink()
-        store.write_json(run.folder.config, run.config())
-        store.write_json(path / "versions.json", versions())
+        files.write_json(run.folder.config, run.config())
+        files.write_json(path / "versions.json", versions())
 
 
 def reopen(path: Path, steps: int | None = None) -> Run:
@@ -181,10 +183,10 @@ def reopen(path: Path, steps: int | None = None) -> Run:
     folder = RunFolder(path)
     config = folder.read_config()
     refuse_other_format(folder.config, config.pop("format", None))
-    store.refuse_links_out(path)
+    files.refuse_links_out(path)
     seed, seeds = config.pop("seed", None), config.pop("seeds", None)
     if not (isinstance(seed, int) and isinstance(seeds, int)):
-        raise Mistake(
+        raise UserError(
             f"{folder.config} is not a config of seerax: it lacks a whole seed or number of seeds."
         )
     experiment = experiment_from(config, folder.config)
@@ -195,7 +197,7 @@ def reopen(path: Path, steps: int | None = None) -> Run:
 
 def refuse_other_format(path: Path, found: Any) -> None:
     if found != FORMAT:
-        raise Mistake(
+        raise UserError(
             f"{path} has another format ({found}) than this version of seerax reads ({FORMAT})."
         )
 
@@ -209,7 +211,7 @@ def versions() -> dict[str, Any]:
         "seerax": seerax.__version__,
         "python": platform.python_version(),
         **packages,
-        **devices.counted(),
+        **devices.describe(),
     }
 
 
@@ -229,8 +231,8 @@ def train(
     ppo = run.experiment.trainer()
     limits.check(ppo, run.seeds, run.folder.path)
     with ExitStack() as held:
-        team.first_alone(lambda: claim(held, run, resume, overwrite))
-        stop = held.enter_context(team.stop(say))
+        distributed.on_main(lambda: claim(held, run, resume, overwrite))
+        stop = held.enter_context(distributed.stop(say))
         earlier = load_together(run, ppo, say) if resume else None
         return Session(run, ppo, opened_log(held, run, earlier), schedule).train(
             earlier, report, stop
@@ -244,19 +246,19 @@ def claim(held: ExitStack, run: Run, resume: bool, overwrite: bool) -> None:
         refuse_taken(run, overwrite)
         with writing(path):
             path.mkdir(parents=True, exist_ok=True)
-    held.enter_context(lock.held(path))
+    held.enter_context(lock.hold(path))
     if not resume:
         refuse_taken(run, overwrite)
         begin(run)
     with writing(path):
         for folder in (path, run.folder.checkpoints.folder):
-            store.sweep(folder)
-        store.write_json(run.folder.config, run.config())  # more steps may have been asked of it
+            files.remove_unfinished(folder)
+        files.write_json(run.folder.config, run.config())  # more steps may have been asked of it
 
 
 def opened_log(held: ExitStack, run: Run, earlier: Progress | None) -> Log | None:
     """Closed with `held`; only the first process has one."""
-    if not team.first():
+    if not distributed.is_main():
         return None
     with writing(run.folder.path):
         log = Log(
@@ -283,7 +285,7 @@ class Session:
         self.saved = (time.monotonic(), 0)  # when, and at which iteration
 
     def train(
-        self, earlier: Progress | None, report: Callable[[Progress], None], stop: stopping.Stop
+        self, earlier: Progress | None, report: Callable[[Progress], None], stop: signals.Stop
     ) -> Progress:
         progress = earlier
         self.saved = (time.monotonic(), self.number(earlier) if earlier else 0)
@@ -297,7 +299,7 @@ class Session:
         assert progress is not None
         self.save(progress)
         stop.check()
-        return team.gathered(progress)
+        return distributed.allgather(progress)
 
     def record(self, before: Progress | None, progress: Progress) -> None:
         with writing(self.run.folder.path, self.kept()):
@@ -307,12 +309,12 @@ class Session:
             if self.watch.hopeless is not None and before is not None:
                 self.give_up(before, self.watch.hopeless)
             if progress.held_out is not None:
-                save_policies(self.run, team.gathered(progress))
+                save_policies(self.run, distributed.allgather(progress))
             seconds, iterations = (
                 time.monotonic() - self.saved[0],
                 self.number(progress) - self.saved[1],
             )
-            if team.as_first(self.schedule.due(seconds, iterations)):
+            if distributed.broadcast_from_main(self.schedule.due(seconds, iterations)):
                 self.save(progress)
 
     def number(self, progress: Progress) -> int:
@@ -323,7 +325,7 @@ class Session:
         number = self.number(progress)
         if number == self.saved[1] or not self.watch.healthy:
             return
-        kept = team.gathered((progress.learner, progress.best, progress.best_return))
+        kept = distributed.allgather((progress.learner, progress.best, progress.best_return))
         if self.log is not None:
             with writing(self.run.folder.path, self.kept()):
                 self.log.sync()
@@ -340,7 +342,7 @@ class Session:
         seed, number = self.run.seed + i, self.number(before) + 1
         path = self.run.folder.path / "faults" / f"seed{seed}-iteration{number}.safetensors"
         if jax.process_count() > 1:
-            raise Mistake(
+            raise UserError(
                 f"Seed {seed} met numbers that are not finite; resume without --distributed to see which."
             )
         learner = Learner(*jax.tree.map(lambda leaf: leaf[i], before.learner))
@@ -357,7 +359,7 @@ class Session:
             if ":" in self.run.experiment.problem
             else ""
         )
-        raise Mistake(
+        raise UserError(
             f"Seed {seed} met numbers that are not finite in {faults.PATIENCE} iterations in a row, up to {number} "
             f"({faults.told(fault)[0]}); see it again with: seerax replay {shlex.quote(str(path))}{own}"
         )
@@ -366,7 +368,7 @@ class Session:
 def load_together(run: Run, ppo: PPO, say: Say) -> Progress | None:
     """The first process sets aside what is damaged before the others read."""
     found: list[Progress | None] = []
-    team.first_alone(lambda: found.append(load_checkpoint(run, ppo, say)))
+    distributed.on_main(lambda: found.append(load_checkpoint(run, ppo, say)))
     return found[0] if found else load_checkpoint(run, ppo)
 
 
@@ -379,7 +381,7 @@ def checkpoint_shapes(run: Run, ppo: PPO) -> tuple[Learner, Brain, jax.ShapeDtyp
 def load_checkpoint(run: Run, ppo: PPO, say: Say = lambda message: None) -> Progress | None:
     """None if the run was stopped before its first checkpoint."""
     if (run.folder.path / "checkpoint.safetensors").exists():
-        raise Mistake(
+        raise UserError(
             f"{run.folder.path} was begun before checkpoints were numbered; go on with the version it is from."
         )
     found = run.folder.checkpoints.load(checkpoint_shapes(run, ppo), say)
@@ -399,7 +401,7 @@ def load_checkpoint(run: Run, ppo: PPO, say: Say = lambda message: None) -> Prog
 
 def save_policies(run: Run, progress: Progress) -> None:
     """Each seed's best policy so far; the first process writes."""
-    if not team.first():
+    if not distributed.is_main():
         return
     for i, seed in enumerate(run.seed_numbers):
         brain = jax.tree.map(lambda leaf, i=i: leaf[i], progress.best)
@@ -408,17 +410,17 @@ def save_policies(run: Run, progress: Progress) -> None:
 
 
 def save_policy(path: Path, experiment: Experiment, brain: Brain, about: dict[str, Any]) -> None:
-    store.save_tree(path, brain, {"format": FORMAT, "experiment": asdict(experiment), **about})
+    pytrees.save_tree(path, brain, {"format": FORMAT, "experiment": asdict(experiment), **about})
 
 
 def read_experiment(path: Path, problem: str | None = None) -> tuple[Experiment, dict[str, Any]]:
     """How a policy or fault file came about. Code is imported only for a problem that the user names himself."""
-    about = store.read_about(path)
+    about = pytrees.read_about(path)
     refuse_other_format(path, about.get("format"))
     experiment = experiment_from(about.get("experiment"), path)
     if ":" in experiment.problem and experiment.problem != problem:
         name = one_line(experiment.problem)
-        raise Mistake(
+        raise UserError(
             f"{path} is of '{name}', code that is only run if you name it yourself: --problem {name}"
         )
     return experiment, about
@@ -432,7 +434,7 @@ def load_policy(path: Path, problem: str | None = None) -> tuple[Experiment, Lea
 
 def load_brain(ppo: PPO, path: Path) -> LearnedPolicy:
     """Several of one trainer are compiled once."""
-    return ppo.policy(store.load_tree(path, jax.eval_shape(ppo.init, jax.random.key(0)).brain))
+    return ppo.policy(pytrees.load_tree(path, jax.eval_shape(ppo.init, jax.random.key(0)).brain))
 
 
 def load_fault(path: Path, problem: str | None = None) -> tuple[PPO, faults.Fault]:
@@ -440,15 +442,17 @@ def load_fault(path: Path, problem: str | None = None) -> tuple[PPO, faults.Faul
     experiment, about = read_experiment(path, problem)
     count = about.get("offences")
     if not isinstance(count, int) or not 0 <= count <= faults.MOST:
-        raise Mistake(f"{path} is not a file of faults.")
+        raise UserError(f"{path} is not a file of faults.")
     ppo = experiment.trainer()
     return ppo, faults.load(path, ppo, count)
 
 
 def shipped_policy(problem: str, agent: str) -> Path:
     """The policy that comes with seerax."""
-    path = Path(str(files("seerax") / "policies" / f"{problem}-{agent}.safetensors"))
+    path = Path(
+        str(importlib.resources.files("seerax") / "policies" / f"{problem}-{agent}.safetensors")
+    )
     if not path.exists():
         how = f"train one: seerax train {problem} --agent {agent}"
-        raise Mistake(f"No trained {agent} policy for {problem} comes with seerax; {how}")
+        raise UserError(f"No trained {agent} policy for {problem} comes with seerax; {how}")
     return path

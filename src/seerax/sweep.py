@@ -13,14 +13,15 @@ from typing import TYPE_CHECKING, Any, Union, get_args, get_origin, get_type_hin
 
 import numpy as np
 
-from seerax import commands, experiments, problems, runs, store, workers
+from seerax import commands, experiments, problems, runs, workers
 from seerax.agents import AGENTS
 from seerax.config import Config
-from seerax.errors import Mistake, unknown
+from seerax.errors import UserError, unknown
 from seerax.experiments import Experiment
+from seerax.numerics.statistics import student_interval
 from seerax.progress import SweepBar
-from seerax.statistics import student_interval
-from seerax.stopping import Stopped
+from seerax.system import files
+from seerax.system.signals import Stopped
 from seerax.workers import Job
 
 if TYPE_CHECKING:
@@ -82,14 +83,14 @@ def read_value(name: str, text: str) -> Any:
     for option in options:
         with contextlib.suppress(ValueError, KeyError):
             return READERS[option](text)
-    raise Mistake(f"--set {name}={text}: '{text}' is not a value for it.")
+    raise UserError(f"--set {name}={text}: '{text}' is not a value for it.")
 
 
 def read_setting(spec: str) -> list[tuple[str, str]]:
     """`NAME=VALUE,VALUE` as its alternatives, each checked."""
     name, equals, values = spec.partition("=")
     if not equals or not values:
-        raise Mistake(f"--set {spec} should read NAME=VALUE or NAME=VALUE,VALUE,...")
+        raise UserError(f"--set {spec} should read NAME=VALUE or NAME=VALUE,VALUE,...")
     if name not in kinds():
         raise unknown("setting", name, kinds())
     alternatives = list(dict.fromkeys(value.strip() for value in values.split(",")))
@@ -116,7 +117,7 @@ def with_settings(experiment: Experiment, chosen: tuple[tuple[str, str], ...]) -
 def plan(command: cli.Sweep) -> list[Job]:
     """Every run, seeds last, all mistakes told before anything starts."""
     if command.seeds < 1:
-        raise Mistake(f"--seeds must be at least 1, not {command.seeds}.")
+        raise UserError(f"--seeds must be at least 1, not {command.seeds}.")
     for agent in command.agents:
         if agent not in AGENTS:
             raise unknown("agent", agent, AGENTS)
@@ -125,7 +126,9 @@ def plan(command: cli.Sweep) -> list[Job]:
             raise unknown("problem", problem, problems.PROBLEMS)
     names = [spec.partition("=")[0] for spec in command.settings]
     if len(set(names)) < len(names):
-        raise Mistake("--set names one setting twice; give its values together, NAME=VALUE,VALUE.")
+        raise UserError(
+            "--set names one setting twice; give its values together, NAME=VALUE,VALUE."
+        )
     jobs = [
         job
         for experiment, setting in asked(command)
@@ -168,7 +171,7 @@ def refuse_another_run(job: Job) -> None:
     if job.folder.config.exists():
         run = runs.reopen(job.path)
         if (run.experiment, run.seed, run.seeds) != (job.experiment, job.seed, 1):
-            raise Mistake(
+            raise UserError(
                 f"{job.path} holds another run than the one asked for; choose another --out."
             )
 
@@ -195,7 +198,7 @@ def sweep(command: cli.Sweep) -> None:
     write_summary(command.out, rows, failures)
     print(f"{table(rows)}\nWritten: {command.out / 'summary.json'} and summary.md")
     if failures:
-        raise Mistake(
+        raise UserError(
             f"{len(failures)} of {len(jobs)} runs failed; the same command tries them again."
         )
 
@@ -203,9 +206,9 @@ def sweep(command: cli.Sweep) -> None:
 def hire(command: cli.Sweep, jobs: list[Job]) -> Any:
     """The generator that carries the jobs out; folders are made here, once no mistake is left."""
     if command.workers is not None and command.workers < 1:
-        raise Mistake(f"--workers must be at least 1, not {command.workers}.")
+        raise UserError(f"--workers must be at least 1, not {command.workers}.")
     if command.cluster is None and command.cluster_set:
-        raise Mistake("--cluster-set needs --cluster.")
+        raise UserError("--cluster-set needs --cluster.")
     executor = command.cluster and workers.cluster(
         command.cluster, command.out / "jobs", cluster_options(command)
     )
@@ -213,7 +216,7 @@ def hire(command: cli.Sweep, jobs: list[Job]) -> Any:
     try:
         logs.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise Mistake(f"Cannot write to {command.out}: {error.strerror or error}.") from error
+        raise UserError(f"Cannot write to {command.out}: {error.strerror or error}.") from error
     return (
         workers.on_cluster(jobs, executor)
         if executor
@@ -227,7 +230,7 @@ def cluster_options(command: cli.Sweep) -> dict[str, Any]:
     for spec in command.cluster_set:
         name, equals, value = spec.partition("=")
         if not equals:
-            raise Mistake(f"--cluster-set {spec} should read KEY=VALUE.")
+            raise UserError(f"--cluster-set {spec} should read KEY=VALUE.")
         options[name] = int(value) if value.isdigit() else value
     return options
 
@@ -340,6 +343,6 @@ def table(rows: list[Row]) -> str:
 
 def write_summary(out: Path, rows: list[Row], failures: dict[str, str]) -> None:
     told = [{f.name: getattr(row, f.name) for f in fields(row)} for row in rows]
-    store.write_json(out / "summary.json", {"rows": told, "failed": failures})
+    files.write_json(out / "summary.json", {"rows": told, "failed": failures})
     missing = [f"\nFailed: {name}: {reason}" for name, reason in failures.items()]
-    store.write_bytes(out / "summary.md", ("\n".join([table(rows), *missing]) + "\n").encode())
+    files.write_bytes(out / "summary.md", ("\n".join([table(rows), *missing]) + "\n").encode())

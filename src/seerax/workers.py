@@ -20,10 +20,11 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from seerax import commands, devices, runs
-from seerax.errors import Mistake
+from seerax import commands, runs
+from seerax.compute import devices
+from seerax.errors import UserError
 from seerax.experiments import Experiment
-from seerax.stopping import Stopped
+from seerax.system.signals import Stopped
 
 TICK = 0.2  # seconds between two looks
 GRACE = 60.0  # seconds to save after being told to stop
@@ -126,7 +127,7 @@ def work(job: Job, slot: int, accelerated: bool, log: Path) -> None:
         job()
     except (KeyboardInterrupt, Stopped):
         sys.exit(130)
-    except Mistake as mistake:
+    except UserError as mistake:
         print(f"seerax: {mistake}", file=sys.stderr)
         sys.exit(2)
 
@@ -176,7 +177,7 @@ def cluster(kind: str, folder: Path, options: dict[str, Any]) -> Any:
         executor = import_submitit().AutoExecutor(folder=folder, cluster=kind)
         executor.update_parameters(name="seerax", **options)
     except (RuntimeError, NameError, TypeError, ValueError) as error:
-        raise Mistake(
+        raise UserError(
             f"submitit cannot use --cluster {kind} so: {str(error).splitlines()[0]}"
         ) from error
     return executor
@@ -186,6 +187,6 @@ def import_submitit() -> Any:
     try:
         return importlib.import_module("submitit")
     except ModuleNotFoundError as error:
-        raise Mistake(
+        raise UserError(
             "--cluster needs submitit: install seerax with its extra, seerax[slurm]."
         ) from error

@@ -15,9 +15,10 @@ from typing import Any
 import jax
 import numpy as np
 
-from seerax import devices, experiments, problems, runs
+from seerax import experiments, problems, runs
 from seerax.bench import programs
 from seerax.bench.timing import alternated, timed
+from seerax.compute import devices
 
 WORLDS = 2048  # of a simulation
 

@@ -13,7 +13,8 @@ import numpy as np
 from jax import Array
 from jax.sharding import PartitionSpec as P
 
-from seerax import advice, devices, ppo, rollout
+from seerax import advice, ppo, rollout
+from seerax.compute import devices
 from seerax.core import BeliefMDP, Expert, Key, World
 from seerax.filters import Categorical
 from seerax.networks import log_prob
@@ -144,7 +145,7 @@ def decision(trainer: PPO) -> tuple[Pilot, Callable[[], np.ndarray]]:
 
 def recorded_states(mdp: BeliefMDP) -> list[Any]:
     """Of one episode that follows the advice, in the host's memory."""
-    states = rollout.record(jax.random.key(0), mdp, advice.ensemble).situation.state
+    states = rollout.record(jax.random.key(0), mdp, advice.follow_advice).situation.state
     return [
         jax.tree.map(lambda leaf, i=i: leaf[i], states)
         for i in range(jax.tree.leaves(states)[0].shape[0])
@@ -177,4 +178,4 @@ def open_room(hypotheses: int) -> BeliefMDP:
     weighing = advice.weighted(
         filter, straight := Expert(partial(jnp.asarray, dtype=jnp.float32), act)
     )
-    return BeliefMDP(maze, filter, advice.sometimes(maze, weighing), straight)
+    return BeliefMDP(maze, filter, advice.sense_randomly(maze, weighing), straight)

@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from seerax import experiments, figures, pages, scaling, store
+from seerax import experiments, figures, scaling
 from seerax.problems import SIX
+from seerax.system import files, markdown
 
 # Steps per CPU second of the authors' code: environment, filter and ensemble together, the best of several runs.
 ORIGINAL = {
@@ -111,7 +112,9 @@ def page(results: dict[str, Any]) -> str:
         "Rates are environment steps per second, medians.",
         "![Rates and growth](performance.png)",
         "## Ratios",
-        pages.table(("what", "measured", "wanted", ""), [ratio_row(row) for row in goals(results)]),
+        markdown.table(
+            ("what", "measured", "wanted", ""), [ratio_row(row) for row in goals(results)]
+        ),
         *sections(results),
     ]
     return "\n\n".join(parts) + "\n"
@@ -138,7 +141,7 @@ def sections(results: dict[str, Any]) -> Iterator[str]:
             "Each in an environment of its own (`benchmarks/peers`), same cores, same run. Pendulum has no\n"
             "belief and no experts: a step of it is cheaper than any of ours. " + minibatches()
         )
-        yield pages.table(
+        yield markdown.table(
             ("who", "steps/s", "settings"), [peer_row(*item) for item in results["peers"].items()]
         )
     if "decisions" in results:
@@ -148,7 +151,7 @@ def sections(results: dict[str, Any]) -> Iterator[str]:
             (name, f"{taken['p50']:.0f}", f"{taken['p99']:.0f}")
             for name, taken in results["decisions"].items()
         ]
-        yield pages.table(("problem", "median", "99 %"), rows)
+        yield markdown.table(("problem", "median", "99 %"), rows)
     if "growth" in results:
         yield "## Growth"
         yield (
@@ -180,7 +183,7 @@ def rates(results: dict[str, Any]) -> str:
         "training",
         "network only",
     )
-    return pages.table(head, rows)
+    return markdown.table(head, rows)
 
 
 def peer_row(name: str, result: dict[str, Any]) -> tuple[str, str, str]:
@@ -203,7 +206,9 @@ def growth(axes: dict[str, Any]) -> str:
             grown["sizes"], grown["seconds"], grown["memory"], strict=True
         ):
             rows.append((axis, str(size), f"{1e6 * seconds:.3g}", f"{memory / 1e6:.3g}", exponent))
-    return pages.table(("of", "how many", "microseconds", "memory, MB", "exponent of time"), rows)
+    return markdown.table(
+        ("of", "how many", "microseconds", "memory, MB", "exponent of time"), rows
+    )
 
 
 def last_exponent(grown: dict[str, Any]) -> float:
@@ -242,10 +247,10 @@ def scaling_table(here: dict[str, Any]) -> str:
 def write(results: dict[str, Any], docs: Path) -> list[Path]:
     """performance.md and its picture, and the table in scaling.md where that page is there."""
     written = [docs / "performance.md", docs / "performance.png"]
-    store.write_bytes(written[0], page(results).encode())
+    files.write_bytes(written[0], page(results).encode())
     picture(results, written[1])
     if (docs / "scaling.md").exists() and "devices" in results:
-        pages.write_between(docs / "scaling.md", "scaling", scaling_table(results["devices"]))
+        markdown.write_between(docs / "scaling.md", "scaling", scaling_table(results["devices"]))
         written.append(docs / "scaling.md")
     return written
 

@@ -15,9 +15,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from seerax import devices, peers
+from seerax import peers
 from seerax.bench.timing import exponent
-from seerax.errors import Mistake, unknown
+from seerax.compute import devices
+from seerax.errors import UserError, unknown
 from seerax.problems import SIX
 
 HYPOTHESES = (4, 16, 64, 256, 1024, 4096)
@@ -45,7 +46,7 @@ def child(
     )
     if done.returncode:
         last = (done.stderr.strip().splitlines() or ["no word"])[-1]
-        raise Mistake(f"Measuring {name} {argument} failed: {last}")
+        raise UserError(f"Measuring {name} {argument} failed: {last}")
     return json.loads(done.stdout.splitlines()[-1])
 
 

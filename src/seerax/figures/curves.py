@@ -13,10 +13,10 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 from scipy.special import stdtrit
 
-from seerax import statistics
-from seerax.errors import Mistake
+from seerax.errors import UserError
 from seerax.figures.axes import colours, tidy
 from seerax.figures.files import save
+from seerax.numerics import statistics
 from seerax.problems.sketch import PALETTE
 
 Run = tuple[np.ndarray, np.ndarray]  # (environment steps, held-out returns) of one seed
@@ -86,11 +86,11 @@ def in_millions(ax: Axes) -> None:
 def over_seeds(seeds: Sequence[Run]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Steps, means, and half of the 95 % interval by Student's t. Seeds count as far as the shortest has come."""
     if not seeds:
-        raise Mistake("There is no held-out evaluation to draw a curve of yet.")
+        raise UserError("There is no held-out evaluation to draw a curve of yet.")
     count = min(len(steps) for steps, _ in seeds)
     steps = np.asarray(seeds[0][0])[:count]
     if any((np.asarray(other)[:count] != steps).any() for other, _ in seeds):
-        raise Mistake("The seeds of a curve were not evaluated after the same numbers of steps.")
+        raise UserError("The seeds of a curve were not evaluated after the same numbers of steps.")
     values = np.stack([np.asarray(returns)[:count] for _, returns in seeds], axis=-1)
     if len(seeds) == 1:
         return steps, values[:, 0], np.zeros(count)

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from seerax import store
-from seerax.errors import Mistake, writing
+from seerax.errors import UserError, writing
+from seerax.system import files
 
 ENDINGS = {
     "picture": (".png", ".jpg", ".jpeg", ".webp", ".tif", ".tiff", ".pdf", ".svg", ".eps"),
@@ -22,8 +22,8 @@ def check(path: str | Path, kind: str) -> None:
     """Whether a picture or film can be written there, before anything is played for it."""
     suffix, (*most, last) = Path(path).suffix.lower(), ENDINGS[kind]
     if suffix not in ENDINGS[kind]:
-        raise Mistake(f"A {kind} ends in {', '.join(most)} or {last}, not in '{suffix}'.")
-    store.make_room(Path(path))
+        raise UserError(f"A {kind} ends in {', '.join(most)} or {last}, not in '{suffix}'.")
+    files.prepare_parent(Path(path))
 
 
 @contextmanager

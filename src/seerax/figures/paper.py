@@ -10,7 +10,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from seerax.errors import Mistake
+from seerax.errors import UserError
 from seerax.figures import heights
 from seerax.figures.axes import shared_legend, tidy
 from seerax.figures.curves import STEPS, Run, draw_curve, in_millions
@@ -270,7 +270,9 @@ def present(results: Results, problems: Iterable[str], entries: Iterable[str]) -
 
 def insist(found: list[str]) -> list[str]:
     if not found:
-        raise Mistake("None of the results belongs to this figure: run the paper's entries first.")
+        raise UserError(
+            "None of the results belongs to this figure: run the paper's entries first."
+        )
     return found
 
 

@@ -10,7 +10,9 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from seerax.core import Action, Key, Latent, State, select
+from seerax.core import Action, Key, Latent, State
+from seerax.numerics.linalg import solve
+from seerax.numerics.trees import select
 
 Observe = Callable[[State, Latent], Array]  # h(s', phi): the reading without noise, [m]
 Reading = Callable[[State], Array]  # what was read, as s' tells it, [m]
@@ -32,16 +34,6 @@ class Gaussian(NamedTuple):
 
 # ---- small matrices ----------------------------------------------------------------------------------------------
 # By elimination, written out: fast in batches, and no batched call of LAPACK, for that of QR can hang in jaxlib.
-
-
-def solve(A: Array, B: Array) -> Array:
-    """A^-1 B for a positive definite A, [n, n] and [n, k]."""
-    n = A.shape[0]
-    both = jnp.concatenate([A, B], 1)
-    for i, unit in enumerate(jnp.eye(n)):
-        row = both[i] / both[i, i]
-        both = both - (both[:, i] - unit)[:, None] * row
-    return both[:, n:]
 
 
 def root(A: Array) -> Array:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import jax
 
 from seerax.core import BeliefMDP, Key
-from seerax.errors import Mistake
+from seerax.errors import UserError
 from seerax.laws.beliefs import (
     brute_force,
     calibration,
@@ -62,7 +62,7 @@ def judge(law: Law, observed: Observed) -> list[str] | None:
             return None
         for complaint in law.complaints(observed):
             complaints.append(complaint)
-    except Mistake as mistake:
+    except UserError as mistake:
         complaints.append(str(mistake))
     except Exception as error:
         complaints.append(f"This could not be judged, for the problem raised {told(error)}.")
@@ -74,15 +74,15 @@ def check_object(thing: Any) -> BeliefMDP:
     if isinstance(thing, BeliefMDP):
         return thing
     if not accepts(thing, 0):
-        raise Mistake(
+        raise UserError(
             f"Give a BeliefMDP or a function without arguments that returns one, not {kind(thing)}."
         )
     try:
         made = thing()
     except Exception as error:
-        raise Mistake(f"Building the BeliefMDP raised {told(error)}.") from error
+        raise UserError(f"Building the BeliefMDP raised {told(error)}.") from error
     if not isinstance(made, BeliefMDP):
-        raise Mistake(
+        raise UserError(
             f"The function must return a BeliefMDP(problem, filter, advisor), but it returned {kind(made)}."
         )
     return made

@@ -12,11 +12,11 @@ import numpy as np
 from jax import Array
 from scipy.special import softmax
 
-from seerax.advice import flat
 from seerax.core import Action, BeliefMDP, Key
 from seerax.filters import HARDEST_EVIDENCE, Categorical
 from seerax.laws.episodes import advised
 from seerax.laws.observing import COARSE, LIMIT, ROWS, TIMES, Observed, columns, taken, z_score
+from seerax.numerics.trees import ravel
 
 
 def support(observed: Observed) -> np.ndarray | None:
@@ -114,7 +114,7 @@ def exactly_calibrated(seen: list[Guessed]) -> Iterator[str]:
 @eqx.filter_jit
 def guesses(filter: Any, keys: Key, beliefs: Any) -> tuple[Array, Array]:
     """(sample, mode) of every belief [times, episodes, ...], flattened."""
-    one = lambda key, belief: (flat(filter.sample(key, belief)), flat(filter.mode(belief)))  # noqa: E731
+    one = lambda key, belief: (ravel(filter.sample(key, belief)), ravel(filter.mode(belief)))  # noqa: E731
     return jax.vmap(jax.vmap(one))(keys, beliefs)
 
 
@@ -124,10 +124,11 @@ def overconfidence(truth: np.ndarray, sample: np.ndarray, mode: np.ndarray) -> f
     The mean of squares is right even for a Gaussian belief that matches only two moments of the truth.
     """
     scale = np.where(truth.std(0) > 0, truth.std(0), 1.0)
-    apart = lambda guess: [  # noqa: E731
-        np.square((guess - mode) / scale).mean(1),
-        (guess != mode).any(1).astype(float),
-    ]
+
+    def apart(guess: np.ndarray) -> list[np.ndarray]:
+        squares = np.square((guess - mode) / scale).mean(1)
+        return [squares, (guess != mode).any(1).astype(float)]
+
     z = z_score(np.transpose(apart(truth)) - np.transpose(apart(sample)))
     return float(z[np.abs(z).argmax()])
 

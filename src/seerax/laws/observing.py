@@ -17,7 +17,7 @@ import numpy as np
 from jax import Array
 
 from seerax import agents
-from seerax.advice import ensemble
+from seerax.advice import follow_advice
 from seerax.core import Action, BeliefMDP, Key, Outcome, Situation, World
 from seerax.filters import Categorical, Factored
 
@@ -106,7 +106,7 @@ def act(mdp: BeliefMDP, behaviour: Array, key: Key, situation: Situation) -> Act
     dice = jax.random.uniform(key, (mdp.action_size + 1,))
     random = low + (high - low) * dice[1:]
     advice, residual = (
-        ensemble(key, situation),
+        follow_advice(key, situation),
         agents.brpo.compose(situation, jnp.zeros(mdp.action_size)),
     )
     return mdp.clip(

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from seerax.core import BeliefMDP, Moment, Problem
-from seerax.errors import Mistake
+from seerax.errors import UserError
 from seerax.filters import Categorical, Factored
 from seerax.laws.observing import Observed, named, short, told
 
@@ -113,7 +113,7 @@ def shapes(observed: Observed) -> Iterator[str]:
             continue
         try:
             found = traced(place, function, *arguments)
-        except Mistake as mistake:
+        except UserError as mistake:
             yield str(mistake)
         else:
             yield from rule(place, found)
@@ -175,9 +175,9 @@ def traced(place: str, function: Callable, *arguments: Any) -> Any:
         return found
     except (jax.errors.ConcretizationTypeError, jax.errors.TracerArrayConversionError) as error:
         cure = "It must run under jax.jit: use jnp.where or jax.lax.cond for if, and jnp for numpy"
-        raise Mistake(f"{place} raised {told(error)}{many}. {cure}.") from error
+        raise UserError(f"{place} raised {told(error)}{many}. {cure}.") from error
     except Exception as error:
-        raise Mistake(f"{place} raised {told(error)}{many}.") from error
+        raise UserError(f"{place} raised {told(error)}{many}.") from error
 
 
 def like(source: str, expected: Any, place: str, found: Any) -> Iterator[str]:

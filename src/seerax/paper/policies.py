@@ -5,17 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from seerax import store
 from seerax.paper.plan import PLAN, Budget, versions
 from seerax.paper.rules import Result
 from seerax.runs import RunFolder
+from seerax.system import files, pytrees
 
 SHIPPED = Path("src/seerax/policies")
 
 
 def best(folder: RunFolder) -> Path | None:
     """By held-out return, if the run is still here."""
-    return max(folder.policies(), key=lambda path: store.read_about(path)["held_out"], default=None)
+    return max(
+        folder.policies(), key=lambda path: pytrees.read_about(path)["held_out"], default=None
+    )
 
 
 def ship(results: Mapping[str, Result], folder: Path) -> None:
@@ -32,7 +34,7 @@ def ship(results: Mapping[str, Result], folder: Path) -> None:
             RunFolder(folder / max(rivals, key=lambda name: best_held_out(results[name])))
         )
         if policy:
-            store.write_bytes(SHIPPED / f"{problem}-{agent}.safetensors", policy.read_bytes())
+            files.write_bytes(SHIPPED / f"{problem}-{agent}.safetensors", policy.read_bytes())
 
 
 def best_held_out(result: Result) -> float:

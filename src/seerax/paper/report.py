@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from seerax import exact, pages, store
+from seerax import exact
 from seerax.commands import share
 from seerax.paper import claims, draw
 from seerax.paper.plan import PLAN, Budget
 from seerax.paper.rules import NotRun, Result, Results, better, told
 from seerax.problems import SIX, SMALL
+from seerax.system import files, markdown
 
 MISSING = "not run yet"
 README, PAGE, FILMS = Path("README.md"), Path("docs/results.md"), "films"
@@ -31,7 +32,7 @@ def headline(results: Results) -> str:
         "closed",
         "Bayes-optimal",
     )
-    return pages.table(head, [headline_row(results, problem) for problem in (*SIX, *SMALL)])
+    return markdown.table(head, [headline_row(results, problem) for problem in (*SIX, *SMALL)])
 
 
 def headline_row(results: Results, problem: str) -> tuple[str, ...]:
@@ -74,12 +75,12 @@ def closed(results: Results, problem: str) -> str:
 
 def claims_table(results: Results) -> str:
     head = ("paper", "claim", "ours", "verdict", "holds if", "remark")
-    return pages.table(head, [tuple(row) for row in claims.rows(results)])
+    return markdown.table(head, [tuple(row) for row in claims.rows(results)])
 
 
 def entries_table(results: Results) -> str:
     head = ("entry", "mean return", "success", "sensing", "length", "crashes", "seeds", "training")
-    return pages.table(head, [entry_row(name, results.get(name)) for name in PLAN])
+    return markdown.table(head, [entry_row(name, results.get(name)) for name in PLAN])
 
 
 def entry_row(name: str, result: Result | None) -> tuple[str, ...]:
@@ -119,7 +120,7 @@ def cost(results: Results) -> str:
         ),
         ("cores", cores),
     ]
-    return pages.table(("training", "wall time"), rows)
+    return markdown.table(("training", "wall time"), rows)
 
 
 def one_seed(results: Results) -> str:
@@ -150,12 +151,12 @@ def write(results: dict[str, Result], budget: Budget) -> Iterator[Path]:
     }
     if path == PAGE:
         for name, part in parts.items():
-            pages.write_between(PAGE, name, part)
-        pages.write_between(README, "headline", parts["headline"])
+            markdown.write_between(PAGE, name, part)
+        markdown.write_between(README, "headline", parts["headline"])
         yield README
     else:
         text = "\n\n".join([f"# Results, budget {budget.name}", *parts.values()])
-        store.write_bytes(path, f"{text}\n".encode())
+        files.write_bytes(path, f"{text}\n".encode())
     yield path
     yield from draw.draw(results, path.parent, budget)
     yield from draw.films(results, path.parent / FILMS, budget)

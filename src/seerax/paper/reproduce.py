@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 import jax
 
-from seerax import commands, devices, experiments, problems, rollout, runs, store
-from seerax.advice import Clairvoyant, ensemble
+from seerax import commands, experiments, problems, rollout, runs
+from seerax.advice import Clairvoyant, follow_advice
+from seerax.compute import devices
 from seerax.core import BeliefMDP, Policy
-from seerax.errors import Mistake, writing
+from seerax.errors import UserError, writing
 from seerax.paper import places, policies, report
 from seerax.paper.plan import BUDGETS, PLAN, Budget, Entry, chosen
 from seerax.paper.rules import told
@@ -23,7 +24,8 @@ from seerax.ppo import Progress
 from seerax.problems import doors, maze
 from seerax.progress import SweepBar
 from seerax.rollout import Evaluation
-from seerax.stopping import Stopped
+from seerax.system import files, pytrees
+from seerax.system.signals import Stopped
 
 if TYPE_CHECKING:
     from seerax import cli
@@ -89,7 +91,7 @@ class Task:
     def kept_config(self) -> Result | None:
         """That of the result, or else of the training that was begun."""
         if self.result.exists():
-            return store.read_json(self.result).get("config", {})
+            return files.read_json(self.result).get("config", {})
         if self.folder.config.exists():
             return {**self.folder.read_config(), "episodes": self.entry.episodes}
         return None
@@ -141,7 +143,7 @@ def reproduce(command: cli.Reproduce) -> None:
             f"Kept as it was, though the settings have changed: {name} ({words}). --redo trains it anew."
         )
     if failed:
-        raise Mistake(
+        raise UserError(
             f"{len(failed)} of {len(tasks)} failed, {', '.join(failed)}; the same command tries again."
         )
 
@@ -173,10 +175,10 @@ def carry_out(tasks: list[Task], done: int) -> list[str]:
             try:
                 result = measured(task, show, bar.tell)
                 with writing(task.result):
-                    store.write_json(task.result, result)
+                    files.write_json(task.result, result)
                 shutil.rmtree(task.folder.checkpoints.folder, ignore_errors=True)
                 bar.tell(f"finished  {task.name}: {told(result['evaluation'])}")
-            except Mistake as mistake:
+            except UserError as mistake:
                 failed.append(task.name)
                 bar.tell(f"failed    {task.name}: {mistake}")
             passed += task.steps
@@ -229,7 +231,7 @@ def train(task: Task, show: Report, say: Callable[[str], None]) -> None:
             brain,
             {"seed": seed, "steps": progress.steps},
         )
-    store.write_json(task.trained, {"seconds": task.folder.rows()[-1]["seconds"]})
+    files.write_json(task.trained, {"seconds": task.folder.rows()[-1]["seconds"]})
 
 
 # ---- measure -----------------------------------------------------------------------------------------------------
@@ -253,7 +255,7 @@ def measured(task: Task, show: Report, say: Callable[[str], None]) -> Result:
         "per_seed": [part.summary() for part in parts],
         "evaluation": whole.summary(),
         "extra": extra(task, whole),
-        "training_seconds": store.read_json(task.trained)["seconds"] if learns else 0.0,
+        "training_seconds": files.read_json(task.trained)["seconds"] if learns else 0.0,
         "cores": len(devices.cores()),
         "versions": runs.versions(),
         "budget": task.budget.name,
@@ -283,14 +285,14 @@ def learned(task: Task, file: Callable[[int], Path]) -> Iterator[Player]:
 
 def baseline(entry: Entry) -> Player:
     if entry.agent == "better_sensing":
-        return maze.maze10_better_sensing(), ensemble
+        return maze.maze10_better_sensing(), follow_advice
     return commands.baseline(problems.make(entry.problem), entry.agent)
 
 
 def curves(task: Task) -> Iterator[Result]:
     """Held-out returns while learning, and that of the policy which was returned."""
     for seed, (steps, held_out) in zip(task.run.seed_numbers, task.folder.curves(), strict=True):
-        returned = store.read_about(task.folder.policy(seed))["held_out"]
+        returned = pytrees.read_about(task.folder.policy(seed))["held_out"]
         yield {
             "seed": seed,
             "steps": steps.astype(int).tolist(),
@@ -329,7 +331,7 @@ def crashes(problem: Any, whole: Evaluation) -> Result:
 def kept(budget: Budget) -> dict[str, Result]:
     """Every result there is, in the plan's order."""
     tasks = [Task(entry, budget) for entry in PLAN.values()]
-    return {task.name: store.read_json(task.result) for task in tasks if task.result.exists()}
+    return {task.name: files.read_json(task.result) for task in tasks if task.result.exists()}
 
 
 def conclude(budget: Budget) -> None:

@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from seerax.numerics.statistics import student_interval
 from seerax.paper.plan import versions
 from seerax.problems import SIX
-from seerax.statistics import student_interval
 
 Result = dict[str, Any]
 Measured = Mapping[str, Any]  # has "mean" and "ci95"

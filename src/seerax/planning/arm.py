@@ -10,9 +10,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from seerax import lanes
-from seerax.angles import sincos
-from seerax.filters.gaussian import solve
+from seerax.numerics import simd
+from seerax.numerics.linalg import solve
+from seerax.numerics.trig import sincos
 
 # ---- kinematics --------------------------------------------------------------------------------------------------
 
@@ -142,7 +142,7 @@ def gaps(capsules: Capsules, boxes: Boxes) -> Array:
     shape = capsules.radius.size, boxes.radius.size
 
     def pairs(values: Array) -> Array:
-        return lanes.fill(jnp.broadcast_to(values, shape).ravel())
+        return simd.fill(jnp.broadcast_to(values, shape).ravel())
 
     start, along = (
         capsules.ends[:, 0, :, None],

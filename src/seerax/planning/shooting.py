@@ -11,8 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from seerax import lanes
 from seerax.core import Action, Expert, Latent, State
+from seerax.numerics import simd
 
 Way = Any  # where one candidate leads, a pytree
 Hazard = Any  # what may be met on the way, at one time or place, a pytree
@@ -33,7 +33,7 @@ class Shooting:
 
     def costs(self, state: State, latent: Latent) -> Array:
         """Of every candidate, [n]. The loop keeps memory at n numbers instead of n * m."""
-        ways = jax.vmap(self.follow, (None, 0))(state, jax.vmap(lanes.fill, 1, 1)(self.candidates))
+        ways = jax.vmap(self.follow, (None, 0))(state, jax.vmap(simd.fill, 1, 1)(self.candidates))
 
         def add(total: Array, hazard: Hazard) -> tuple[Array, None]:
             return total + jax.vmap(self.danger, (0, None))(ways, hazard), None
@@ -42,7 +42,7 @@ class Shooting:
         return total[: len(self.candidates)]
 
     def act(self, state: State, latent: Latent) -> Action:
-        return self.candidates[lanes.argmin(self.costs(state, latent))]
+        return self.candidates[simd.argmin(self.costs(state, latent))]
 
     def expert(self) -> Expert:
         """Told the latent, it forecasts with it; there is nothing to plan beforehand."""

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import optax
 from jax import Array
 
-from seerax import devices
+from seerax.compute import devices
 from seerax.config import Config
 from seerax.core import Key
 from seerax.networks import ActorCritic, log_prob

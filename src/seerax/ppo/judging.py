@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jax import Array
 from jax.flatten_util import ravel_pytree
 
-from seerax import devices
+from seerax.compute import devices
 from seerax.ppo.brain import Brain
 from seerax.ppo.playing import Played
 

@@ -10,8 +10,8 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from seerax import devices
-from seerax.core import Action, BeliefMDP, Key, World, sound
+from seerax.compute import devices
+from seerax.core import Action, BeliefMDP, Key, World, finite_parts
 from seerax.networks import log_prob
 from seerax.ppo.brain import Brain
 
@@ -63,7 +63,7 @@ def streams(key: Key) -> tuple[Key, Key, Key]:
 
 
 def is_sound(world: World, action: Action, following: World) -> Array:
-    return jnp.stack(sound(following.situation)).all()
+    return jnp.stack(finite_parts(following.situation)).all()
 
 
 def play(

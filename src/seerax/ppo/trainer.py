@@ -16,11 +16,13 @@ from jax import Array
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from seerax import devices, rollout, team
+from seerax import rollout
 from seerax.agents import Agent
+from seerax.compute import devices, distributed
 from seerax.config import Config
-from seerax.core import BeliefMDP, Key, finite, select, strong
+from seerax.core import BeliefMDP, Key
 from seerax.networks import ActorCritic, Normaliser
+from seerax.numerics.trees import all_finite, select, strong_dtype
 from seerax.ppo.brain import Brain, LearnedPolicy, quietened, rescaled
 from seerax.ppo.improving import improve
 from seerax.ppo.judging import advantages, summed_up
@@ -76,7 +78,7 @@ class PPO:
         network = ActorCritic(network_key, example.shape[0], self.config.hidden, exploration)
         brain = Brain(network, Normaliser.init(example.shape[0]), Normaliser.init())
         return jax.tree.map(
-            strong, Learner(brain, self.optimiser.init(network), worlds, key, jnp.int32(0))
+            strong_dtype, Learner(brain, self.optimiser.init(network), worlds, key, jnp.int32(0))
         )
 
     @cached_property
@@ -89,7 +91,7 @@ class PPO:
         """The same for learners stacked along a first axis: seeds side by side."""
 
         def iterate_seeds(learners: Learner) -> tuple[Learner, dict[str, Array]]:
-            return devices.side_by_side(partial(iterate, self), learners)
+            return devices.map_seeds(partial(iterate, self), learners)
 
         return self._compiled(iterate_seeds, P(None, devices.WORLDS))
 
@@ -109,7 +111,7 @@ class PPO:
         """(brains, keys) -> mean return of each brain on the same held-out episodes, without noise or bonus."""
 
         def scores(brains: Brain, keys: Key) -> Array:
-            return devices.side_by_side(
+            return devices.map_seeds(
                 lambda brain: rollout.tally(self.mdp, self.policy(brain), keys).score, brains
             )
 
@@ -140,7 +142,9 @@ class PPO:
             learner, metrics = self.iterate_many(learner)
             held_out = None
             if iteration + 1 in marks:
-                held_out = np.asarray(team.gathered(self.held_out(learner.brain, exam))).mean(-1)
+                held_out = np.asarray(
+                    distributed.allgather(self.held_out(learner.brain, exam))
+                ).mean(-1)
                 better = held_out > np.nan_to_num(best_return, nan=-np.inf)
                 best = keep_better(better, learner.brain, best)
                 best_return = np.where(better, held_out, best_return)
@@ -150,7 +154,7 @@ class PPO:
     def place(self, learner: Learner) -> Learner:
         """Stacked learners where `iterate_many` wants them: the worlds spread, all else on every device."""
         return Learner(
-            *[team.spread(part, to) for part, to in zip(learner, self._places(), strict=True)]
+            *[distributed.shard(part, to) for part, to in zip(learner, self._places(), strict=True)]
         )
 
     def _places(self) -> list[NamedSharding]:
@@ -161,19 +165,23 @@ class PPO:
 
     def copied(self, tree: Any) -> Any:
         """The same on every device."""
-        return team.spread(tree, NamedSharding(self.mesh, P()))
+        return distributed.shard(tree, NamedSharding(self.mesh, P()))
 
     def exam(self) -> Key:
         """The held-out episodes, the same ones for every learner, spread like the worlds."""
         keys = jax.random.split(jax.random.key(0x5EE), self.config.evaluation_episodes)
-        return team.spread(keys, NamedSharding(devices.mesh(keys.shape[0]), P(devices.WORLDS)))
+        return distributed.shard(
+            keys, NamedSharding(devices.mesh(keys.shape[0]), P(devices.WORLDS))
+        )
 
     def _begin(self, keys: Key, exam: Key) -> Progress:
         """The iteration is compiled while the rest is at work: compiling takes one core, and most of the time."""
         init = jax.jit(jax.vmap(self.init))
-        with devices.meanwhile(lambda: self._compile_iteration(init.eval_shape(keys))):
+        with devices.in_background(lambda: self._compile_iteration(init.eval_shape(keys))):
             learner = self.place(init(keys))
-            held_out = np.asarray(team.gathered(self.held_out(learner.brain, exam))).mean(-1)
+            held_out = np.asarray(distributed.allgather(self.held_out(learner.brain, exam))).mean(
+                -1
+            )
         return Progress(learner, 0, {}, held_out, learner.brain, held_out)
 
     def _compile_iteration(self, learner: Learner) -> None:
@@ -224,7 +232,7 @@ def learn(
     brain = quietened(ppo.config, brain, learner.iteration + 1)
     if ppo.config.normalise_inputs:
         brain = brain._replace(inputs=brain.inputs.merge(*batch.inputs, batch.steps))
-    usable = (batch.unsound == 0) & finite((brain, optimiser, batch, metrics))
+    usable = (batch.unsound == 0) & all_finite((brain, optimiser, batch, metrics))
     brain, optimiser = select(usable, (brain, optimiser), (learner.brain, learner.optimiser))
     told = {"episodes": batch.ended, "return": batch.score, "skipped": 1.0 - usable}
     return brain, optimiser, {**metrics, **told}

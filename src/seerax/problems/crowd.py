@@ -14,10 +14,11 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from seerax import advice, lanes
-from seerax.angles import arctan2, sincos
+from seerax import advice
 from seerax.core import Action, BeliefMDP, Key, Latent, Situation, Step
 from seerax.filters import Factored
+from seerax.numerics import simd
+from seerax.numerics.trig import arctan2, sincos
 from seerax.planning.shooting import Shooting, lattice
 
 # ---- constants ---------------------------------------------------------------------------------------------------
@@ -67,11 +68,11 @@ class CrowdNav:
     action_high: tuple[float, ...] = (1.0, 1.0)
 
     def prior(self, key: Key) -> Latent:
-        index = (len(GOALS_Y) * lanes.uniform(key, WALKERS)).astype(int)
+        index = (len(GOALS_Y) * simd.uniform(key, WALKERS)).astype(int)
         return goals()[index, jnp.arange(WALKERS)]
 
     def reset(self, key: Key, latent: Latent) -> CrowdState:
-        car, place, pace = jnp.split(lanes.uniform(key, 1 + 2 * WALKERS), [1, 1 + WALKERS])
+        car, place, pace = jnp.split(simd.uniform(key, 1 + 2 * WALKERS), [1, 1 + WALKERS])
         x = jnp.where(from_left(), -BESIDE, WIDTH + BESIDE)
         return CrowdState(
             rear=jnp.array(START),
@@ -119,7 +120,7 @@ class CrowdNav:
     ) -> Array:
         """Of each person's heading, [6], if these were their goals. Who has arrived says nothing any more."""
         (x, y), (moved_x, moved_y) = (
-            map(lanes.fill, pair.T) for pair in (latent - state.people, next_state.moved)
+            map(simd.fill, pair.T) for pair in (latent - state.people, next_state.moved)
         )
         turn = arctan2(x * moved_y - y * moved_x, x * moved_x + y * moved_y)
         return jnp.where(walking(state), log_wrapped_normal(turn, NOISE)[:WALKERS], 0.0)
@@ -159,7 +160,7 @@ def walking(state: CrowdState) -> Array:
 
 def strides(key: Key, state: CrowdState, goals: Latent) -> Array:
     """[6, 2]: one second of those who still walk, towards their goals but for the noise."""
-    sin, cos = sincos(NOISE * lanes.normal(key, WALKERS))
+    sin, cos = sincos(NOISE * simd.normal(key, WALKERS))
     x, y = (goals - state.people).T
     scale = jnp.where(walking(state), state.speeds, 0.0) / jnp.maximum(jnp.sqrt(x**2 + y**2), 1e-9)
     return jnp.stack([scale * (cos * x - sin * y), scale * (sin * x + cos * y)], -1)
@@ -328,7 +329,7 @@ def crowdnav() -> BeliefMDP:
     """Belief over each person's goal; the expert drives as if everyone went to the mean of their goals."""
     problem, expert = CrowdNav(), driver().expert()
     filter = Factored(goals(), problem.log_likelihood)
-    return BeliefMDP(problem, filter, advice.of_mean(filter, expert), expert)
+    return BeliefMDP(problem, filter, advice.at_mean(filter, expert), expert)
 
 
 # ---- drawing -----------------------------------------------------------------------------------------------------

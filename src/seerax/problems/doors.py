@@ -216,7 +216,7 @@ def door4(sensing_cost: float = SENSING_COST) -> BeliefMDP:
     problem, expert = Doors(sensing_cost), nearest_door_expert()
     log_prior = jnp.where(configurations().any(-1), 0.0, -jnp.inf)
     filter = Categorical(configurations(), problem.log_likelihood, log_prior)
-    ensemble = advice.sometimes(problem, advice.weighted(filter, expert))
+    ensemble = advice.sense_randomly(problem, advice.weighted(filter, expert))
     return BeliefMDP(problem, filter, ensemble, expert)
 
 

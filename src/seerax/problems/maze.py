@@ -179,7 +179,7 @@ def flow_expert(maze: Maze, speed: float, gain: float, margin: float) -> Expert:
             pointmass.pursue(target, state.position, state.velocity, speed, gain), -0.1
         )
 
-    return advice.tabulated(Expert(lambda goal: planner.plan(np.asarray(goal)), act), maze.goals)
+    return advice.tabulate(Expert(lambda goal: planner.plan(np.asarray(goal)), act), maze.goals)
 
 
 # ---- builder -----------------------------------------------------------------------------------------------------
@@ -188,7 +188,7 @@ def flow_expert(maze: Maze, speed: float, gain: float, margin: float) -> Expert:
 def belief_mdp(maze: Maze, expert: Expert) -> BeliefMDP:
     """Belief over the goals, the belief-weighted sum of experts, sensing with probability 0.5."""
     filter = Categorical(maze.goals, maze.log_likelihood)
-    ensemble = advice.sometimes(maze, advice.weighted(filter, expert))
+    ensemble = advice.sense_randomly(maze, advice.weighted(filter, expert))
     return BeliefMDP(maze, filter, ensemble, expert)
 
 
@@ -222,7 +222,7 @@ def maze10() -> BeliefMDP:
 def better_sensing(mdp: BeliefMDP, steps: int = 150) -> BeliefMDP:
     """The hand-tuned ensemble of the paper's appendix: sense in the first steps only."""
     by_belief = advice.weighted(mdp.filter, mdp.expert)  # type: ignore[arg-type]
-    return mdp.advised_by(advice.at_first(mdp.problem, by_belief, steps))
+    return mdp.advised_by(advice.sense_first(mdp.problem, by_belief, steps))
 
 
 def maze10_better_sensing() -> BeliefMDP:

@@ -230,7 +230,7 @@ def armshelf(sensing: float = 0.5) -> BeliefMDP:
         prior(), lambda state, latent: latent, lambda state: state.reading, problem.noise
     )
     expert = reaching_expert()
-    ensemble = advice.sometimes(problem, advice.most_likely(filter, expert), sensing)
+    ensemble = advice.sense_randomly(problem, advice.most_likely(filter, expert), sensing)
     return BeliefMDP(problem, filter, ensemble, expert)
 
 

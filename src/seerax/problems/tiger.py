@@ -97,7 +97,7 @@ def door_expert() -> Expert:
 def tiger(discount: float = 1.0) -> BeliefMDP:
     problem = Tiger(discount=discount)
     filter = Categorical(jnp.array([0.0, 1.0]), problem.log_likelihood)
-    ensemble = advice.sometimes(problem, advice.weighted(filter, door_expert()))
+    ensemble = advice.sense_randomly(problem, advice.weighted(filter, door_expert()))
     return BeliefMDP(problem, filter, ensemble, door_expert())
 
 

@@ -14,8 +14,9 @@ import jax.numpy as jnp
 from jax import Array
 
 from seerax import advice
-from seerax.core import Action, BeliefMDP, Expert, Key, Latent, Situation, State, Step, select
+from seerax.core import Action, BeliefMDP, Expert, Key, Latent, Situation, State, Step
 from seerax.filters import Categorical
+from seerax.numerics.trees import select
 
 # ---- constants ---------------------------------------------------------------------------------------------------
 
@@ -140,7 +141,7 @@ def leaves(depth: int) -> Array:
 def tree(depth: int = 4, rounds: int = 1) -> BeliefMDP:
     problem = Tree(depth, rounds)
     filter = Categorical(leaves(depth), problem.log_likelihood)
-    ensemble = advice.sometimes(problem, advice.weighted(filter, walking_expert()))
+    ensemble = advice.sense_randomly(problem, advice.weighted(filter, walking_expert()))
     return BeliefMDP(problem, filter, ensemble, walking_expert())
 
 
@@ -151,7 +152,7 @@ def deep_tree() -> BeliefMDP:
 
 def posterior_sampling(mdp: BeliefMDP) -> BeliefMDP:
     """One draw from the posterior for every round, followed to its leaf (the paper's PSRL)."""
-    sampled = advice.sampled(mdp.filter, walking_expert(), per=lambda state: state.round)
+    sampled = advice.posterior_sampling(mdp.filter, walking_expert(), per=lambda state: state.round)
     return mdp.advised_by(sampled)
 
 

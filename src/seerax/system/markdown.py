@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from seerax import store
-from seerax.errors import Mistake
+from seerax.errors import UserError
+from seerax.system import files
 
 
 def write_between(path: Path, name: str, content: str) -> None:
@@ -15,10 +15,10 @@ def write_between(path: Path, name: str, content: str) -> None:
     before, found, rest = path.read_text().partition(start)
     _, closed, after = rest.partition(end)
     if not found or not closed:
-        raise Mistake(
+        raise UserError(
             f"{path} has no place for '{name}': it needs the lines '{start.strip()}' and '{end.strip()}'."
         )
-    store.write_bytes(path, f"{before}{start}{content}{end}{after}".encode())
+    files.write_bytes(path, f"{before}{start}{content}{end}{after}".encode())
 
 
 def table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:

@@ -45,7 +45,7 @@ class Stop:
 
 
 @contextmanager
-def graceful(say: Say = lambda message: None) -> Iterator[Stop]:
+def stop_gracefully(say: Say = lambda message: None) -> Iterator[Stop]:
     """The first signal is only noted; a second one stops at once."""
     stop = Stop()
 
@@ -54,23 +54,23 @@ def graceful(say: Say = lambda message: None) -> Iterator[Stop]:
         stop.number = number
         say("Stopping after this iteration; once more stops at once and loses it.")
 
-    with handled_by(note):
+    with handle_with(note):
         yield stop
 
 
 @contextmanager
-def at_once() -> Iterator[None]:
+def stop_at_once() -> Iterator[None]:
     """Every signal ends the work where it is, cleaning up on the way out."""
 
     def end(number: int, frame: FrameType | None) -> None:
         raise Stopped(number)
 
-    with handled_by(end):
+    with handle_with(end):
         yield
 
 
 @contextmanager
-def handled_by(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
+def handle_with(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
     """Within the block, and only in the main thread; what is being ignored (nohup) stays ignored."""
     if threading.current_thread() is not threading.main_thread():
         yield

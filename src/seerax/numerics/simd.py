@@ -10,8 +10,6 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from seerax.core import Key
-
 LANES = 8
 
 
@@ -30,11 +28,11 @@ def argmin(row: Array) -> Array:
     return jnp.where(row == row.min(), jnp.arange(row.size), row.size - 1).min()
 
 
-def uniform(key: Key, count: int) -> Array:
+def uniform(key: Array, count: int) -> Array:
     """[count], in [0, 1)."""
     return jax.random.uniform(key, (full(count),))[:count]
 
 
-def normal(key: Key, count: int) -> Array:
+def normal(key: Array, count: int) -> Array:
     """[count], of mean 0 and variance 1."""
     return jax.random.normal(key, (full(count),))[:count]

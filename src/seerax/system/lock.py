@@ -15,14 +15,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from seerax import store
-from seerax.errors import Mistake, writing
+from seerax.errors import UserError, writing
+from seerax.system import files
 
 NAME = ".lock"
 
 
 @contextmanager
-def held(folder: Path) -> Iterator[None]:
+def hold(folder: Path) -> Iterator[None]:
     """The folder is ours within the block; if it is another's we are told whose."""
     with writing(folder):
         descriptor = os.open(
@@ -39,11 +39,11 @@ def _take(descriptor: int, folder: Path) -> None:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:
-        raise Mistake(
+        raise UserError(
             f"{folder} is in use by {holder(folder)}: wait for it, stop it, or choose another --out."
         ) from error
     except OSError as error:
-        raise Mistake(
+        raise UserError(
             f"{folder} cannot be locked ({error.strerror}); choose a folder on another disk."
         ) from error
     about = {
@@ -59,7 +59,7 @@ def _take(descriptor: int, folder: Path) -> None:
 def holder(folder: Path) -> str:
     """In words: which process, where, since when."""
     try:
-        about = store.read_json(folder / NAME)
+        about = files.read_json(folder / NAME)
         return f"process {about['process']} on {about['host']} since {about['since']}"
-    except (Mistake, KeyError):
+    except (UserError, KeyError):
         return "another process"

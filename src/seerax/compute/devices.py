@@ -15,7 +15,7 @@ from typing import Any
 import jax
 from jax.sharding import AxisType, Mesh
 
-from seerax.errors import Mistake
+from seerax.errors import UserError
 
 WORLDS = "worlds"  # the one data-parallel axis
 SLICE = 256  # rows of a minibatch whose activations stay in a core's cache
@@ -33,7 +33,7 @@ def prepare(devices: int | None = None, cache: bool = True, alone: bool = True) 
     not alone takes one core, and leaves the others to its peers.
     """
     if devices is not None and devices < 1:
-        raise Mistake(f"--devices must be at least 1, not {devices}.")
+        raise UserError(f"--devices must be at least 1, not {devices}.")
     # A program runs in the thread that calls it: another one would cost a single decision 30 microseconds to wake up,
     # and training waits for its results anyway.
     jax.config.update("jax_cpu_enable_async_dispatch", False)
@@ -74,20 +74,20 @@ def pin(slot: int, accelerated: bool) -> None:
         os.sched_setaffinity(0, {cores()[slot % len(cores())]})
 
 
-def insist(asked: int | None) -> None:
+def require(asked: int | None) -> None:
     """That this process has as many devices as were asked for."""
     if asked is None:
         return
     there = jax.local_device_count()
     if jax.default_backend() == "cpu" and asked > len(cores()):
-        raise Mistake(f"--devices {asked} is more than there are cores here ({len(cores())}).")
+        raise UserError(f"--devices {asked} is more than there are cores here ({len(cores())}).")
     if asked != there:
-        raise Mistake(
+        raise UserError(
             f"--devices {asked} cannot be had: JAX sees {there} here ({jax.devices()[0].device_kind})."
         )
 
 
-def counted() -> dict[str, Any]:
+def describe() -> dict[str, Any]:
     """How many there are, in all processes together."""
     kind = jax.devices()[0].device_kind
     return {"devices": jax.device_count(), "device_kind": kind, "processes": jax.process_count()}
@@ -99,7 +99,7 @@ def mesh(at_most: int | None = None) -> Mesh:
         return local_mesh(at_most)
     count = jax.device_count()
     if at_most and at_most % count:
-        raise Mistake(
+        raise UserError(
             f"{count} devices cannot share {at_most} worlds or episodes evenly; change one of these numbers."
         )
     return _line(jax.devices())
@@ -118,13 +118,13 @@ def _line(devices: list[Any]) -> Mesh:
     return jax.make_mesh((len(devices),), (WORLDS,), axis_types=(AxisType.Auto,), devices=devices)
 
 
-def side_by_side(body: Callable[[Any], Any], many: Any) -> Any:
+def map_seeds(body: Callable[[Any], Any], many: Any) -> Any:
     """The same for many: all at once on accelerators; in turns on host cores, which gain nothing from wider arrays."""
     return jax.lax.map(body, many) if jax.default_backend() == "cpu" else jax.vmap(body)(many)
 
 
 @contextlib.contextmanager
-def meanwhile(work: Callable[[], Any]) -> Iterator[None]:
+def in_background(work: Callable[[], Any]) -> Iterator[None]:
     """Another thread works beside what is done inside; both must end well. The compiler leaves other threads be."""
     with ThreadPoolExecutor(1) as pool:
         working = pool.submit(work)
@@ -132,7 +132,7 @@ def meanwhile(work: Callable[[], Any]) -> Iterator[None]:
         working.result()
 
 
-def quick(program: Callable) -> Any:
+def jit_low_latency(program: Callable) -> Any:
     """Compiled for one small input, not for many: on host cores its little steps come one after another, for to hand
     them to threads takes twice as long as to do them."""
     host = jax.default_backend() == "cpu"

@@ -20,17 +20,17 @@ import numpy as np
 from jax.experimental import multihost_utils
 from jax.sharding import Sharding
 
-from seerax import stopping
-from seerax.errors import Mistake
-from seerax.stopping import Say, Stop, Stopped
-from seerax.store import is_key
+from seerax.errors import UserError
+from seerax.numerics.trees import is_key
+from seerax.system import signals
+from seerax.system.signals import Say, Stop, Stopped
 
 HEARTBEAT = 10  # seconds without a sign of life after which a process counts as lost
 FAREWELL = 60  # seconds to wait at the end for the others
 interrupted = threading.Event()  # Ctrl-C came to this very process
 
 
-class Lost(Exception):  # noqa: N818
+class PeerLost(Exception):  # noqa: N818
     """Another process of the team is gone, so this one cannot go on."""
 
 
@@ -45,14 +45,14 @@ class Meeting:
     def check(self) -> None:
         told = [value is not None for value in (self.coordinator, self.processes, self.process_id)]
         if any(told) and not all(told):
-            raise Mistake("--coordinator, --processes and --process-id belong together.")
+            raise UserError("--coordinator, --processes and --process-id belong together.")
         if self.coordinator is None or self.processes is None or self.process_id is None:
             return
         host, _, port = self.coordinator.rpartition(":")
         if not host or not port.isdigit():
-            raise Mistake(f"--coordinator should read HOST:PORT, not '{self.coordinator}'.")
+            raise UserError(f"--coordinator should read HOST:PORT, not '{self.coordinator}'.")
         if not 0 <= self.process_id < self.processes:
-            raise Mistake(
+            raise UserError(
                 f"--process-id must lie in 0 .. {self.processes - 1}, not {self.process_id}."
             )
 
@@ -71,9 +71,9 @@ def together(meeting: Meeting | None) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        if is_loss(error):
-            raise Lost(str(error).splitlines()[0]) from error
-        if not isinstance(error, Mistake):
+        if is_peer_loss(error):
+            raise PeerLost(str(error).splitlines()[0]) from error
+        if not isinstance(error, UserError):
             sys.excepthook(type(error), error, error.__traceback__)
             abandon(1)
         leave(before)
@@ -97,9 +97,9 @@ def join(meeting: Meeting) -> None:
         )
     except ValueError as error:
         how = "name the processes with --coordinator HOST:PORT --processes N --process-id I"
-        raise Mistake(f"Neither SLURM nor Open MPI started this process; {how}.") from error
+        raise UserError(f"Neither SLURM nor Open MPI started this process; {how}.") from error
     except RuntimeError as error:
-        raise Mistake(
+        raise UserError(
             f"The processes did not find each other: {str(error).splitlines()[0]}"
         ) from error
     interrupted.clear()
@@ -126,7 +126,7 @@ def abandon(code: int) -> None:
     os._exit(code)
 
 
-def is_loss(error: Exception) -> bool:
+def is_peer_loss(error: Exception) -> bool:
     """Gloo and NCCL tell that a peer is gone by an error of the collective they were in."""
     text = str(error)
     return jax.process_count() > 1 and any(
@@ -137,25 +137,25 @@ def is_loss(error: Exception) -> bool:
 # ---- who does what -----------------------------------------------------------------------------------------------
 
 
-def first() -> bool:
+def is_main() -> bool:
     """The one process that writes, prints and evaluates."""
     return jax.process_index() == 0
 
 
-def first_alone(action: Callable[[], None]) -> None:
+def on_main(action: Callable[[], None]) -> None:
     """The first acts while the others wait. If that is a mistake they all stop."""
     mistake = None
-    if first():
+    if is_main():
         try:
             action()
-        except Mistake as error:
+        except UserError as error:
             mistake = error
     failed = bool(multihost_utils.broadcast_one_to_all(np.int32(mistake is not None)))
     if failed:
-        raise mistake or Mistake("Process 0 cannot go on, and says why.")
+        raise mistake or UserError("Process 0 cannot go on, and says why.")
 
 
-def as_first(choice: bool) -> bool:
+def broadcast_from_main(choice: bool) -> bool:
     """What the first process chooses, for all of them."""
     return (
         choice
@@ -182,14 +182,14 @@ def stop(say: Say) -> Iterator[Stop]:
     if jax.process_count() > 1:
         yield StopTogether()
         return
-    with stopping.graceful(say) as alone:
+    with signals.stop_gracefully(say) as alone:
         yield alone
 
 
 # ---- who has what ------------------------------------------------------------------------------------------------
 
 
-def spread(tree: Any, sharding: Sharding) -> Any:
+def shard(tree: Any, sharding: Sharding) -> Any:
     """What every process has whole, on the devices: each process keeps its share.
 
     By way of the host, also for a lone process: between devices JAX would compile a program for every shape.
@@ -204,7 +204,7 @@ def spread(tree: Any, sharding: Sharding) -> Any:
     return jax.tree.map(share, tree)
 
 
-def gathered(tree: Any) -> Any:
+def allgather(tree: Any) -> Any:
     """What the processes have together, whole on each of them. All must ask at the same time."""
 
     def whole(leaf: Any) -> Any:

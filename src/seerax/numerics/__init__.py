@@ -1,0 +1,1 @@
+"""Arithmetic that knows nothing of seerax: pytrees, statistics, SIMD-friendly rows, fast trigonometry."""

@@ -1,0 +1,1 @@
+"""Files, locks and signals: what a program needs from its operating system."""
