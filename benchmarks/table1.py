@@ -21,8 +21,8 @@ from jax import Array
 import seerax
 from seerax import advice, rollout, runs
 from seerax.core import Action, Advisor, Belief, BeliefMDP, Expert, Key, Latent, Moment, State, Step
+from seerax.experts import Flow, FlowPlanner
 from seerax.filters import Categorical
-from seerax.planning import Flow, FlowPlanner
 from seerax.problems import maze
 from seerax.problems.maze import Maze
 from seerax.system import files, markdown

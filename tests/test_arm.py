@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import minimize_scalar
 
-from seerax.planning.arm import (
+from seerax.experts.arm import (
     FOREARM_RADIUS,
     HAND,
     HAND_RADIUS,

@@ -15,8 +15,8 @@ from scipy.stats import multivariate_normal
 
 from seerax import advice, rollout
 from seerax.core import BeliefMDP, Situation
+from seerax.experts import lqr
 from seerax.filters import Categorical
-from seerax.planning import lqr
 from seerax.problems import cartpole
 from seerax.problems.cartpole import CartpoleState
 

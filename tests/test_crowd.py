@@ -15,8 +15,8 @@ from scipy import stats
 
 from seerax import advice, rollout
 from seerax.core import BeliefMDP, Expert, Moment, Situation
+from seerax.experts.shooting import Shooting, lattice
 from seerax.filters import Factored
-from seerax.planning.shooting import Shooting, lattice
 from seerax.problems import crowd
 from seerax.problems.crowd import CrowdNav, CrowdState
 

@@ -19,13 +19,13 @@ from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure
 from PIL import Image
 
-from seerax import advice, cli, figures, logs, pictures, rollout, runs
+from seerax import advice, cli, drawing, figures, logs, pictures, rollout, runs
 from seerax.core import BeliefMDP, Situation
 from seerax.errors import UserError
 from seerax.experiments import Experiment, settings, told_apart
+from seerax.experts.flow import distance_to_segments
 from seerax.figures import heights, maps, paper, reels
-from seerax.planning.flow import distance_to_segments
-from seerax.problems import crowd, doors, maze, pointmass, sketch, tiger, tree
+from seerax.problems import crowd, doors, maze, pointmass, tiger, tree
 from seerax.rollout import Episode
 from seerax.system import files
 
@@ -51,7 +51,7 @@ def named(ax: Axes, name: str) -> list[Any]:
 
 
 def sensing_rings(ax: Axes) -> list[float]:
-    blue = sketch.PALETTE["sensing"]
+    blue = drawing.PALETTE["sensing"]
     return [
         patch.radius
         for patch in ax.patches
@@ -262,13 +262,13 @@ def lab(colour: str, sight: Any) -> np.ndarray:
 )
 def test_colours_shown_together_can_be_told_apart(sight: str, together: tuple[str, ...]) -> None:
     """20 is about nine times the difference one just notices."""
-    seen = [lab(sketch.PALETTE[name], SIGHT[sight]) for name in together]
+    seen = [lab(drawing.PALETTE[name], SIGHT[sight]) for name in together]
     assert min(np.linalg.norm(a - b) for a, b in itertools.combinations(seen, 2)) > 20
 
 
 def test_methods_keep_their_colours_however_they_are_spelt() -> None:
-    red, purple, green = (sketch.PALETTE[name] for name in ("brpo", "bpo", "upmle"))
-    first, second = sketch.SPARE[:2]
+    red, purple, green = (drawing.PALETTE[name] for name in ("brpo", "bpo", "upmle"))
+    first, second = drawing.SPARE[:2]
     labels = ["brpo", "BPO", "UP-MLE", "BRPO without belief", "mine"]
     assert figures.colours(labels) == [red, purple, green, first, second]
 
@@ -294,7 +294,7 @@ def test_the_curve_shows_means_and_intervals_over_seeds() -> None:
         assert (min(heights), max(heights)) == pytest.approx((mean - half, mean + half), rel=1e-6)
     assert (
         ensemble.get_ydata()[0] == 12.5
-        and ensemble.get_color() == sketch.BLACK
+        and ensemble.get_color() == drawing.BLACK
         and ensemble.get_linestyle() == "--"
     )
     assert clairvoyant.get_ydata()[0] == 40.0 and clairvoyant.get_linestyle() == ":"
@@ -590,9 +590,9 @@ def test_the_benchmark_shows_what_was_saved_and_leaves_out_the_rest() -> None:
     np.testing.assert_array_equal(bpo.get_ydata(), SEEDS[0] - 5)
     assert ensemble.get_ydata()[0] == 12.5 and ensemble.get_linestyle() == "--"
     assert [line.get_color() for line in (ours, ensemble, bpo)] == [
-        sketch.RED,
-        sketch.BLACK,
-        sketch.PURPLE,
+        drawing.RED,
+        drawing.BLACK,
+        drawing.PURPLE,
     ]
     assert len(panels["Maze4"].collections) == 1  # an interval needs several seeds
     for empty in ("CrowdNav", "Cartpole", "Maze10"):

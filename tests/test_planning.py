@@ -11,7 +11,7 @@ import pytest
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import dijkstra
 
-from seerax.planning.flow import FlowPlanner, clearance, crosses, distance_to_segments, tree_levels
+from seerax.experts.flow import FlowPlanner, clearance, crosses, distance_to_segments, tree_levels
 from seerax.problems.maze import MAZE4_GOALS, MAZE4_WALLS, MAZE10_BODY, MAZE10_GOALS, maze10_walls
 from seerax.problems.pointmass import SPHERE
 

@@ -14,8 +14,8 @@ from jax import Array
 
 from seerax import advice, rollout
 from seerax.core import BeliefMDP, Situation, World
+from seerax.experts.arm import body, gaps
 from seerax.filters.gaussian import Gaussian, spread
-from seerax.planning.arm import body, gaps
 from seerax.problems import shelf
 from seerax.problems.shelf import BLIND, CLOSE, OUTSIDE, STRIDE, THICKNESS, WAM, ShelfState
 

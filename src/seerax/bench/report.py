@@ -258,7 +258,7 @@ def write(results: dict[str, Any], docs: Path) -> list[Path]:
 def picture(results: dict[str, Any], path: Path) -> None:
     from matplotlib.figure import Figure
 
-    from seerax.problems.sketch import PALETTE
+    from seerax.drawing import PALETTE
 
     sheet = Figure(figsize=(11, 4.2), layout="constrained")
     left, right = sheet.subplots(1, 2, width_ratios=(1.5, 1))

@@ -8,7 +8,7 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from seerax.problems.sketch import METHODS, PALETTE, SPARE
+from seerax.drawing import METHODS, PALETTE, SPARE
 
 
 def colours(labels: Iterable[str]) -> list[str]:

@@ -12,7 +12,7 @@ import numpy as np
 from matplotlib.colors import to_rgb
 from PIL import Image
 
-from seerax.problems.sketch import PALETTE
+from seerax.drawing import PALETTE
 
 
 def write_mp4(path: Path, frames: Iterator[np.ndarray], fps: int) -> None:

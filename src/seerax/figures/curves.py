@@ -13,11 +13,11 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 from scipy.special import stdtrit
 
+from seerax.drawing import PALETTE
 from seerax.errors import UserError
 from seerax.figures.axes import colours, tidy
 from seerax.figures.files import save
 from seerax.numerics import statistics
-from seerax.problems.sketch import PALETTE
 
 Run = tuple[np.ndarray, np.ndarray]  # (environment steps, held-out returns) of one seed
 STEPS = "environment steps (millions)"

@@ -12,9 +12,9 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from seerax import exact
+from seerax.drawing import PALETTE
 from seerax.figures.axes import colours, shared_legend, tidy
 from seerax.figures.files import save
-from seerax.problems.sketch import PALETTE
 
 
 class TreePoint(NamedTuple):

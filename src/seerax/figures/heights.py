@@ -9,7 +9,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator
 
-from seerax.problems.sketch import PALETTE
+from seerax.drawing import PALETTE
 
 REACH = 2.0  # in spans of what matters: what lies deeper is drawn on a bent scale
 

@@ -12,8 +12,8 @@ from matplotlib.colors import LinearSegmentedColormap, ListedColormap, LogNorm
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator
 
+from seerax.drawing import PALETTE
 from seerax.figures.files import save
-from seerax.problems.sketch import PALETTE
 from seerax.rollout import Episode
 
 VISITED = ListedColormap([PALETTE["pale"]])

@@ -10,13 +10,13 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from seerax.drawing import PALETTE
 from seerax.errors import UserError
 from seerax.figures import heights
 from seerax.figures.axes import shared_legend, tidy
 from seerax.figures.curves import STEPS, Run, draw_curve, in_millions
 from seerax.figures.files import save
 from seerax.problems import SENSING
-from seerax.problems.sketch import PALETTE
 
 Results = Mapping[str, Mapping[str, Any]]  # by entry: curves of all seeds, evaluation, extra
 

@@ -13,10 +13,10 @@ from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.lines import Line2D
 
+from seerax.drawing import PALETTE
 from seerax.figures.files import save
 from seerax.figures.films import Story, legend, tell
 from seerax.figures.sheets import scene
-from seerax.problems.sketch import PALETTE
 from seerax.rollout import Episode
 
 FRAMES = 6

@@ -17,8 +17,8 @@ from jax import Array
 
 from seerax import advice
 from seerax.core import Action, BeliefMDP, Expert, Key, Latent, Situation, Step
+from seerax.experts import lqr
 from seerax.filters import Categorical
-from seerax.planning import lqr
 
 # ---- constants ---------------------------------------------------------------------------------------------------
 
@@ -179,7 +179,7 @@ MAP_SIDE, MAP_CORNER = 2.1, np.array([-1.05, -3.0])  # the picture of the belief
 
 def draw_cartpole(ax: Any, situation: Situation, action: Action, latent: Latent) -> None:
     """The cart (the heavier the wider) and its pole, the force taken and the force advised, belief and true latent."""
-    from seerax.problems.sketch import Pen  # matplotlib is for those who draw
+    from seerax.drawing import Pen  # matplotlib is for those who draw
 
     state, belief, advised = situation
     pen = Pen(ax)

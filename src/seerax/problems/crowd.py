@@ -16,10 +16,10 @@ from jax import Array
 
 from seerax import advice
 from seerax.core import Action, BeliefMDP, Key, Latent, Situation, Step
+from seerax.experts.shooting import Shooting, lattice
 from seerax.filters import Factored
 from seerax.numerics import simd
 from seerax.numerics.trig import arctan2, sincos
-from seerax.planning.shooting import Shooting, lattice
 
 # ---- constants ---------------------------------------------------------------------------------------------------
 
@@ -364,7 +364,7 @@ def draw_crowd(ax: Any, situation: Situation, action: Action, latent: Latent) ->
 
 def draw_road(ax: Any) -> Any:
     """The road, the band where people start, the goals, and the line that the rear has to pass."""
-    from seerax.problems.sketch import Pen  # matplotlib is for those who draw
+    from seerax.drawing import Pen  # matplotlib is for those who draw
 
     pen = Pen(ax)
     pen.page(-1.4, WIDTH + 1.4, BOTTOM - 0.4, TOP + 3.6)

@@ -16,8 +16,8 @@ from jax import Array
 
 from seerax import advice
 from seerax.core import Action, BeliefMDP, Expert, Key, Latent, Situation, State, Step
+from seerax.experts import Flow, FlowPlanner
 from seerax.filters import Categorical
-from seerax.planning import Flow, FlowPlanner
 from seerax.problems import pointmass
 from seerax.problems.pointmass import SPHERE, Body
 

@@ -112,7 +112,7 @@ ARROW = 0.5  # length of full thrust
 
 def draw_frame(ax: Any, body: Body, half: float) -> Any:
     """Around all that the body can cover; returns the pen for what is inside."""
-    from seerax.problems.sketch import Pen  # matplotlib is for those who draw
+    from seerax.drawing import Pen  # matplotlib is for those who draw
 
     edge = half + AGENT_SHARE * body.contact
     pen = Pen(ax)

@@ -16,8 +16,8 @@ from jax import Array
 
 from seerax import advice
 from seerax.core import Action, BeliefMDP, Expert, Key, Latent, Situation, State, Step
+from seerax.experts.arm import WAM_HIGH, WAM_LOW, WAM_ROWS, WAM_TOOL, Arm, Boxes, body, gaps
 from seerax.filters.gaussian import ExtendedKalman, Gaussian
-from seerax.planning.arm import WAM_HIGH, WAM_LOW, WAM_ROWS, WAM_TOOL, Arm, Boxes, body, gaps
 
 # ---- constants ---------------------------------------------------------------------------------------------------
 # Metres in the world frame: x points into the shelves, y to the left, z up.
@@ -260,7 +260,7 @@ def draw_shelf(
     problem: ArmShelf, ax: Any, situation: Situation, action: Action, latent: Latent
 ) -> None:
     """From the side, and below it from above."""
-    from seerax.problems.sketch import Pen  # matplotlib is for those who draw
+    from seerax.drawing import Pen  # matplotlib is for those who draw
 
     pen = Pen(ax)
     pen.page(LOW[0] - 0.02, HIGH[0] + 0.02, ABOVE.flat(LOW)[1] - 0.02, HIGH[2] + 0.02)
@@ -291,7 +291,7 @@ def draw_belief(pen: Any, view: View, belief: Gaussian) -> None:
     """One and two standard deviations."""
     from matplotlib.patches import Polygon
 
-    from seerax.problems.sketch import PALETTE
+    from seerax.drawing import PALETTE
 
     around = np.linspace(0, 2 * np.pi, 60)
     covariance = np.asarray(belief.covariance)[np.ix_([0, view.up], [0, view.up])]

@@ -109,7 +109,7 @@ CHOICES = ("listen", "open left", "open right")
 
 def draw_tiger(tiger: Tiger, ax: Any, situation: Situation, action: Action, latent: Latent) -> None:
     """The tiger at each door, as opaque as it is believed to be there; a star at the true one; sounds and votes."""
-    from seerax.problems.sketch import Pen, chances  # matplotlib is for those who draw
+    from seerax.drawing import Pen, chances  # matplotlib is for those who draw
 
     state, belief, advised = situation
     pen = Pen(ax)

@@ -163,7 +163,7 @@ DROP = 1.5  # from the root to the leaves
 
 def draw_tree(tree: Tree, ax: Any, situation: Situation, action: Action, latent: Latent) -> None:
     """Gold at each leaf, as opaque as it is believed to be there, a star at the true one; the way so far is bold."""
-    from seerax.problems.sketch import Pen, chances  # matplotlib is for those who draw
+    from seerax.drawing import Pen, chances  # matplotlib is for those who draw
 
     state, belief, advised = situation
     size = min(0.075, 0.8 / 2**tree.depth)
