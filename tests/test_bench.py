@@ -14,10 +14,10 @@ from matplotlib.figure import Figure
 from seerax import experiments
 from seerax.bench import programs, report, sections
 from seerax.bench.timing import alternated, exponent, timed
-from seerax.config import Config
 from seerax.errors import UserError
 from seerax.experiments import Experiment
 from seerax.filters import Categorical
+from seerax.ppo.config import Config
 from seerax.system import markdown
 
 TINY = Experiment("tiger", ppo=Config(steps=4096, worlds=16, length=8, minibatches=2, hidden=(8,)))

@@ -22,7 +22,7 @@ from seerax.compute import devices
 from seerax.core import Action, BeliefMDP, Key, Latent, Step, World
 from seerax.filters import Categorical
 from seerax.filters.discrete import condition, log_odds
-from seerax.networks import ActorCritic, Normaliser, log_prob
+from seerax.ppo.networks import ActorCritic, Normaliser, log_prob
 
 # ---- six probes in one problem -----------------------------------------------------------------------------------
 

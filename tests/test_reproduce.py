@@ -16,11 +16,11 @@ import pytest
 
 from seerax import commands, experiments, pictures, problems, rollout, runs
 from seerax.advice import follow_advice
-from seerax.config import Config
 from seerax.errors import UserError
 from seerax.paper import claims, draw, places, plan, policies, report, reproduce, rules
 from seerax.paper.plan import BUDGETS, PLAN
 from seerax.paper.rules import Results
+from seerax.ppo.config import Config
 from seerax.problems import SENSING, SIX, doors
 from seerax.system import pytrees
 

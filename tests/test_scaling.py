@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from seerax.config import Config
+from seerax.ppo.config import Config
 from seerax.scaling import Machine, Work, calibrated, grown_speed_up, iteration, speed_up, table
 
 WORK = Work(steps=65536, messages=65, bytes=40_000)

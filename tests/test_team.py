@@ -18,8 +18,8 @@ import pytest
 
 from seerax import cli, experiments, runs
 from seerax.compute import distributed
-from seerax.config import Config
 from seerax.errors import UserError
+from seerax.ppo.config import Config
 from seerax.system.signals import Stopped
 
 BATCH, LAST = 16 * 8, 24 * 16 * 8

@@ -16,8 +16,8 @@ import tyro
 from tyro.conf import Positional, UseAppendAction, arg, subcommand
 
 from seerax.checkpoints import Schedule
-from seerax.config import Config
 from seerax.errors import UserError, one_line, unknown
+from seerax.ppo.config import Config
 from seerax.system import signals
 
 

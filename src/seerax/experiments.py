@@ -16,10 +16,10 @@ import numpy as np
 from seerax import agents, problems
 from seerax.agents import Agent
 from seerax.bonuses import belief_change, information_gain, potential
-from seerax.config import Config
 from seerax.core import BeliefMDP, Bonus
 from seerax.errors import UserError, one_line, unknown
 from seerax.ppo import PPO
+from seerax.ppo.config import Config
 
 Scale = float | tuple[float, ...]
 

@@ -10,8 +10,8 @@ from typing import Any
 import jax
 
 from seerax.errors import UserError
-from seerax.networks import ActorCritic
 from seerax.ppo import PPO
+from seerax.ppo.networks import ActorCritic
 
 COPIES = 3  # of what was played, at the least: as played, as normalised, as shuffled
 LOG_ROW = 1000  # bytes one iteration adds to the logs

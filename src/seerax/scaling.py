@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
-from seerax.config import Config
+from seerax.ppo.config import Config
 
 
 @dataclass(frozen=True)

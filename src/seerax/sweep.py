@@ -15,10 +15,10 @@ import numpy as np
 
 from seerax import commands, experiments, problems, runs, workers
 from seerax.agents import AGENTS
-from seerax.config import Config
 from seerax.errors import UserError, unknown
 from seerax.experiments import Experiment
 from seerax.numerics.statistics import student_interval
+from seerax.ppo.config import Config
 from seerax.progress import SweepBar
 from seerax.system import files
 from seerax.system.signals import Stopped

@@ -17,9 +17,9 @@ from seerax import advice, ppo, rollout
 from seerax.compute import devices
 from seerax.core import BeliefMDP, Expert, Key, World
 from seerax.filters import Categorical
-from seerax.networks import log_prob
 from seerax.pilot import Pilot
 from seerax.ppo import PPO, Learner, Played
+from seerax.ppo.networks import log_prob
 from seerax.problems.maze import Maze, MazeState
 from seerax.problems.pointmass import SPHERE
 

@@ -1,10 +1,10 @@
 """Proximal policy optimisation: play, judge, improve. It knows nothing of residuals, experts or problems."""
 
-from seerax.config import Config
-from seerax.ppo.brain import Brain, LearnedPolicy, quietened, rescaled
-from seerax.ppo.improving import Minibatch, first, gradient_of, improve, loss, shuffled
-from seerax.ppo.judging import Moments, Summary, advantages, everywhere, summed_up
-from seerax.ppo.playing import Learner, Played, is_sound, play, staggered, streams
+from seerax.ppo.config import Config
+from seerax.ppo.improve import Minibatch, first, gradient_of, improve, loss, shuffled
+from seerax.ppo.judge import Moments, Summary, advantages, everywhere, summed_up
+from seerax.ppo.params import Brain, LearnedPolicy, quietened, rescaled
+from seerax.ppo.play import Learner, Played, is_sound, play, staggered, streams
 from seerax.ppo.trainer import PPO, Progress, iterate, keep_better, learn
 
 __all__ = [

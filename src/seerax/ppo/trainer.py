@@ -19,14 +19,14 @@ from jax.sharding import PartitionSpec as P
 from seerax import rollout
 from seerax.agents import Agent
 from seerax.compute import devices, distributed
-from seerax.config import Config
 from seerax.core import BeliefMDP, Key
-from seerax.networks import ActorCritic, Normaliser
 from seerax.numerics.trees import all_finite, select, strong_dtype
-from seerax.ppo.brain import Brain, LearnedPolicy, quietened, rescaled
-from seerax.ppo.improving import improve
-from seerax.ppo.judging import advantages, summed_up
-from seerax.ppo.playing import Learner, Played, play, staggered, streams
+from seerax.ppo.config import Config
+from seerax.ppo.improve import improve
+from seerax.ppo.judge import advantages, summed_up
+from seerax.ppo.networks import ActorCritic, Normaliser
+from seerax.ppo.params import Brain, LearnedPolicy, quietened, rescaled
+from seerax.ppo.play import Learner, Played, play, staggered, streams
 
 
 class Progress(NamedTuple):

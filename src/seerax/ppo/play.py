@@ -12,8 +12,8 @@ from jax import Array
 
 from seerax.compute import devices
 from seerax.core import Action, BeliefMDP, Key, World, finite_parts
-from seerax.networks import log_prob
-from seerax.ppo.brain import Brain
+from seerax.ppo.networks import log_prob
+from seerax.ppo.params import Brain
 
 if TYPE_CHECKING:
     from seerax.ppo.trainer import PPO

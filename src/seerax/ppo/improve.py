@@ -10,12 +10,12 @@ import optax
 from jax import Array
 
 from seerax.compute import devices
-from seerax.config import Config
 from seerax.core import Key
-from seerax.networks import ActorCritic, log_prob
-from seerax.ppo.brain import Brain
-from seerax.ppo.judging import everywhere
-from seerax.ppo.playing import Played
+from seerax.ppo.config import Config
+from seerax.ppo.judge import everywhere
+from seerax.ppo.networks import ActorCritic, log_prob
+from seerax.ppo.params import Brain
+from seerax.ppo.play import Played
 
 if TYPE_CHECKING:
     from seerax.ppo.trainer import PPO

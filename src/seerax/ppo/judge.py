@@ -10,8 +10,8 @@ from jax import Array
 from jax.flatten_util import ravel_pytree
 
 from seerax.compute import devices
-from seerax.ppo.brain import Brain
-from seerax.ppo.playing import Played
+from seerax.ppo.params import Brain
+from seerax.ppo.play import Played
 
 
 def advantages(played: Played, last_value: Array, discount: float, trace: float) -> Array:

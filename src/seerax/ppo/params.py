@@ -10,9 +10,9 @@ import jax.numpy as jnp
 from jax import Array
 
 from seerax.agents import Agent
-from seerax.config import Config
 from seerax.core import Action, BeliefMDP, Key, Situation
-from seerax.networks import ActorCritic, Normaliser
+from seerax.ppo.config import Config
+from seerax.ppo.networks import ActorCritic, Normaliser
 
 
 class Brain(NamedTuple):
