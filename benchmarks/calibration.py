@@ -15,7 +15,7 @@ import jax
 import seerax
 from seerax import problems
 from seerax.laws.beliefs import guessed, overconfidence
-from seerax.laws.observing import Observed
+from seerax.laws.observed import Observed
 from seerax.system import files
 
 ROOT = Path(__file__).parent.parent

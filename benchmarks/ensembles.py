@@ -19,7 +19,7 @@ import seerax
 from seerax import problems, rollout, runs
 from seerax.advice import Clairvoyant, follow_advice
 from seerax.core import BeliefMDP, Policy
-from seerax.problems.originals import ORIGINALS
+from seerax.paper.reference import ORIGINALS
 from seerax.system import files, markdown
 
 ROOT = Path(__file__).parent.parent

@@ -81,11 +81,11 @@ class AuthorsMaze(Maze):
     def step(self, key: Key, state: Any, action: Action, latent: Latent) -> Step:
         reading, shaking = jax.random.split(key)
         shake = JITTER * self.rules.jitter * jax.random.normal(shaking, (2,))
-        moved, reward, done = Maze.step(
+        moved, reward, terminated = Maze.step(
             self, reading, state, jnp.clip(action.at[:2].add(shake), -1, 1), latent
         )
         std = self.noise * jnp.linalg.norm(latent - moved.position)
-        return Step(ToldState(*moved, std), reward, done)
+        return Step(ToldState(*moved, std), reward, terminated)
 
     def log_likelihood(
         self, state: State, action: Action, next_state: Any, latent: Latent

@@ -39,7 +39,7 @@ RESULTS = ROOT / "results"
 SEERAX = str(Path(sys.executable).parent / "seerax")
 LANES = 2  # processes at a time
 LIMIT = 300.0  # seconds that a child may take
-QUICK = ["--ppo.worlds", "16", "--ppo.length", "8", "--ppo.minibatches", "2"]
+QUICK = ["--ppo.worlds", "16", "--ppo.rollout-length", "8", "--ppo.minibatches", "2"]
 QUICK += ["--ppo.evaluations", "4", "--ppo.evaluation-episodes", "16"]
 
 
@@ -69,8 +69,8 @@ def finished(command: list[str]) -> subprocess.CompletedProcess[str]:
 
 
 def undisturbed(folder: Path, iterations: int) -> Path:
-    done = finished(begin_command(folder, iterations))
-    must(done.returncode == 0, f"the undisturbed run failed: {done.stderr}")
+    completed = finished(begin_command(folder, iterations))
+    must(completed.returncode == 0, f"the undisturbed run failed: {completed.stderr}")
     return folder
 
 
@@ -376,8 +376,8 @@ def disk(length: int = 40) -> dict[str, Any]:
         with small_disk(Path(name) / "disk", "4m") as place:
             fills_up(place, reference, length)
         with small_disk(Path(name) / "tiny", "64k") as place:
-            done = finished(begin_command(place / "run", length))
-            must_tell(done, "of disk")
+            completed = finished(begin_command(place / "run", length))
+            must_tell(completed, "of disk")
             must(not (place / "run").exists(), "something was written to a disk that is too small")
         with small_disk(Path(name) / "fixed", "4m") as place:
             run = shutil.copytree(reference, place / "run")
@@ -413,17 +413,21 @@ def fills_up(place: Path, reference: Path, length: int) -> None:
         "half-written files on a full disk",
     )
     ballast.unlink()
-    done = finished(resume_command(folder))
+    completed = finished(resume_command(folder))
     must(
-        done.returncode == 0 and f"iteration {kept}." in done.stderr,
-        f"could not go on: {done.stderr}",
+        completed.returncode == 0 and f"iteration {kept}." in completed.stderr,
+        f"could not go on: {completed.stderr}",
     )
     must_equal(folder, reference)
 
 
-def must_tell(done: subprocess.CompletedProcess[str], words: str) -> None:
-    kept = done.returncode == 2 and words in done.stderr and "Traceback" not in done.stderr
-    must(kept, f"expected exit 2 and '{words}', got {done.returncode}: {done.stderr}")
+def must_tell(completed: subprocess.CompletedProcess[str], words: str) -> None:
+    kept = (
+        completed.returncode == 2
+        and words in completed.stderr
+        and "Traceback" not in completed.stderr
+    )
+    must(kept, f"expected exit 2 and '{words}', got {completed.returncode}: {completed.stderr}")
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from seerax import cli
 
-TINY = ["--ppo.worlds", "16", "--ppo.length", "8", "--ppo.minibatches", "2"]
+TINY = ["--ppo.worlds", "16", "--ppo.rollout-length", "8", "--ppo.minibatches", "2"]
 TINY += ["--ppo.evaluations", "1", "--ppo.evaluation-episodes", "16"]
 ABSURD = ("nan", "inf", "-inf", "-1", "1e400", "many", "")
 INTEGERS = (
@@ -163,8 +163,8 @@ def asked(arguments: list[str]) -> Answer:
 def asked_aside(arguments: list[str]) -> Answer:
     """The installed command, in a process of its own."""
     command = [str(Path(sys.executable).parent / "seerax"), *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
-    return Answer(done.returncode, done.stderr, done.stdout)
+    completed = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    return Answer(completed.returncode, completed.stderr, completed.stdout)
 
 
 # ---- files -------------------------------------------------------------------------------------------------------
@@ -297,8 +297,8 @@ def run(place: Path, every: int = 1, aside: int = 6) -> dict[str, Answer]:
     earlier = Path.cwd()
     os.chdir(place)
     try:
-        done = asked(["train", "tiger", "--steps", "256", "--out", "run", *TINY])
-        assert done.code == 0, done.said
+        completed = asked(["train", "tiger", "--steps", "256", "--out", "run", *TINY])
+        assert completed.code == 0, completed.said
         cases = {**line_cases(), **file_cases(place / "run", place)}
         chosen = dict(list(cases.items())[::every])
         told = {name: asked(line) for name, line in chosen.items()}

@@ -15,5 +15,5 @@ for progress in trainer.train(keys=jax.random.split(jax.random.key(0), 1)):
         print(f"{progress.steps:>9} steps, held-out return {progress.held_out[0]:.1f}")
 
 policy = trainer.policy(jax.tree.map(lambda leaf: leaf[0], progress.best))
-for name, player in {"ensemble": seerax.ensemble, "BRPO": policy}.items():
+for name, player in {"ensemble": seerax.follow_advice, "BRPO": policy}.items():
     print(name, rollout.evaluate(jax.random.key(1), trainer.mdp, player, episodes=1000).summary())

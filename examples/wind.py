@@ -65,10 +65,10 @@ mdp = BeliefMDP(
 if __name__ == "__main__":
     trainer = ppo.PPO(
         mdp,
-        agents.brpo.composed(agents.residual(0.3)),
+        agents.brpo.with_compose(agents.residual(0.3)),
         ppo.Config(steps=1_000_000, learning_rate=1e-3),
     )
     *_, last = trainer.train(jax.random.split(jax.random.key(0), 1))
     policy = trainer.policy(jax.tree.map(lambda leaf: leaf[0], last.best))
-    for name, player in {"ensemble": seerax.ensemble, "BRPO": policy}.items():
+    for name, player in {"ensemble": seerax.follow_advice, "BRPO": policy}.items():
         print(name, rollout.evaluate(jax.random.key(1), mdp, player).summary())

@@ -28,7 +28,7 @@ def main(target: str, signal: int, steps: int) -> None:
                 os.kill(os.getpid(), signal)
 
         progress = train(run, sent, *options)
-        np.savez(Path(target), *map(np.asarray, jax.tree.leaves(progress.learner.brain)))
+        np.savez(Path(target), *map(np.asarray, jax.tree.leaves(progress.train_state.params)))
         return progress
 
     runs.train = watched

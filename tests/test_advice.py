@@ -207,7 +207,7 @@ def test_posterior_sampling_tries_every_leaf_at_most_once_and_keeps_to_the_gold(
 def test_a_draw_for_the_whole_episode_leads_to_the_same_leaf_in_every_round(
     tree_mdp: BeliefMDP,
 ) -> None:
-    mdp = tree_mdp.advised_by(
+    mdp = tree_mdp.with_advisor(
         advice.posterior_sampling(tree_mdp.filter, tree.walking_expert(), per="episode")
     )
     reached = [
@@ -253,7 +253,7 @@ def test_the_coin_for_sensing_is_independent_of_what_the_advisor_draws() -> None
 
 def test_at_first_senses_in_exactly_the_first_steps_of_every_episode(tiger_mdp: BeliefMDP) -> None:
     doors = advice.weighted(tiger_mdp.filter, tiger.door_expert())
-    mdp = tiger_mdp.advised_by(advice.sense_first(tiger_mdp.problem, doors, 3))
+    mdp = tiger_mdp.with_advisor(advice.sense_first(tiger_mdp.problem, doors, 3))
     evaluation = rollout.evaluate(jax.random.key(0), mdp, advice.follow_advice, 64)
     assert (evaluation.lengths == 4).all()
     assert np.all(evaluation.sensed == 3)

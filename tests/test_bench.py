@@ -20,7 +20,9 @@ from seerax.filters import Categorical
 from seerax.ppo.config import Config
 from seerax.system import markdown
 
-TINY = Experiment("tiger", ppo=Config(steps=4096, worlds=16, length=8, minibatches=2, hidden=(8,)))
+TINY = Experiment(
+    "tiger", ppo=Config(steps=4096, worlds=16, rollout_length=8, minibatches=2, hidden=(8,))
+)
 
 
 def some_results(training: float, rejax: float) -> dict[str, Any]:
@@ -31,7 +33,7 @@ def some_results(training: float, rejax: float) -> dict[str, Any]:
         report.REJAX: {"steps_per_second": rejax, "settings": {"envs": 1024}},
         report.SB3: {"skipped": "no torch"},
     }
-    return {"training": dict.fromkeys(sections.SIX, each), "peers": peers, "machine": machine}
+    return {"training": dict.fromkeys(sections.PAPER, each), "peers": peers, "machine": machine}
 
 
 def test_the_exponent_of_a_power_law_is_found() -> None:
@@ -103,16 +105,16 @@ def test_a_simulation_goes_on_from_where_it_was() -> None:
 
 def test_the_limit_acts_on_what_was_recorded_as_play_did() -> None:
     trainer = TINY.trainer()
-    learner = programs.beginner(trainer)
-    one = jax.tree.map(lambda leaf: leaf[0], learner)
-    played, _ = programs.recorded(trainer, one)
-    again = programs.acted(trainer, jax.random.key(5), one, played)
-    np.testing.assert_allclose(again.value, played.value, rtol=1e-5, atol=1e-5)
-    assert again.raw.shape == played.raw.shape
-    np.testing.assert_allclose(np.std(again.raw), np.std(played.raw), rtol=0.2)
-    following = programs.network_only(trainer, learner)()
+    train_state = programs.beginner(trainer)
+    one = jax.tree.map(lambda leaf: leaf[0], train_state)
+    trajectory, _ = programs.recorded(trainer, one)
+    again = programs.acted(trainer, jax.random.key(5), one, trajectory)
+    np.testing.assert_allclose(again.value, trajectory.value, rtol=1e-5, atol=1e-5)
+    assert again.raw.shape == trajectory.raw.shape
+    np.testing.assert_allclose(np.std(again.raw), np.std(trajectory.raw), rtol=0.2)
+    following = programs.network_only(trainer, train_state)()
     assert not np.allclose(
-        following.brain.network.critic.weights[0], one.brain.network.critic.weights[0]
+        following.params.network.critic.weights[0], one.params.network.critic.weights[0]
     )
 
 

@@ -168,10 +168,10 @@ def test_each_latent_coordinate_matters(coordinate: int) -> None:
     ],
 )
 def test_fails_at_the_edge_and_when_toppled(state: tuple[float, ...], failed: bool) -> None:
-    _, reward, done = cartpole.Cartpole().step(
+    _, reward, terminated = cartpole.Cartpole().step(
         jax.random.key(0), packed(np.array(state)), jnp.zeros(1), jnp.ones(2)
     )
-    assert bool(done) is failed
+    assert bool(terminated) is failed
     assert float(reward) == 1.0
 
 
@@ -209,9 +209,11 @@ def followed(problem: cartpole.Cartpole, filter: Categorical, ask: advice.Expert
         def body(carry: tuple, time: jax.Array) -> tuple:
             state, belief, stands = carry
             action = jnp.clip(ask.act(state, ask.plan(filter.mean(belief))), -10, 10)
-            after, _, done = problem.step(jax.random.fold_in(key, time), state, action, latent)
+            after, _, terminated = problem.step(
+                jax.random.fold_in(key, time), state, action, latent
+            )
             belief = filter.update(belief, state, action, after)
-            return (after, belief, stands & ~done), (belief, stands & ~done)
+            return (after, belief, stands & ~terminated), (belief, stands & ~terminated)
 
         first = (problem.reset(key, latent), filter.init(), jnp.bool_(True))
         return jax.lax.scan(body, first, 1 + jnp.arange(steps))[1]

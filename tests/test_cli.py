@@ -15,7 +15,7 @@ from seerax import cli
 TINY = [
     "--ppo.worlds",
     "16",
-    "--ppo.length",
+    "--ppo.rollout-length",
     "8",
     "--ppo.minibatches",
     "2",
@@ -347,14 +347,14 @@ def test_keyframes_of_a_policy_that_comes_with_it(seerax, tmp_path):
 
 
 def test_the_installed_command_works():
-    done = subprocess.run(
+    completed = subprocess.run(
         [Path(sys.executable).parent / "seerax", "evaluate", "maze6"],
         capture_output=True,
         text=True,
         timeout=120,
     )
-    assert done.returncode == 2 and done.stdout == ""
-    assert done.stderr.strip().startswith("seerax: There is no problem 'maze6'.")
+    assert completed.returncode == 2 and completed.stdout == ""
+    assert completed.stderr.strip().startswith("seerax: There is no problem 'maze6'.")
 
 
 def test_the_example_obeys_the_laws(seerax, monkeypatch):

@@ -123,7 +123,7 @@ def test_every_other_step_pays_what_the_problem_says(life: Life) -> None:
 
 def test_the_clock_ends_an_episode_without_finishing_the_task(life: Life) -> None:
     _, outcomes, _ = life
-    assert [step for step, outcome in enumerate(outcomes) if outcome.done] == DONE
+    assert [step for step, outcome in enumerate(outcomes) if outcome.terminated] == DONE
     assert [step for step, outcome in enumerate(outcomes) if outcome.over] == sorted(
         DONE + TIMED_OUT
     )
@@ -131,10 +131,10 @@ def test_the_clock_ends_an_episode_without_finishing_the_task(life: Life) -> Non
 
 def test_the_score_is_the_sum_of_the_episodes_rewards(life: Life) -> None:
     worlds, outcomes, _ = life
-    score = 0.0
+    episode_return = 0.0
     for world, outcome, following in zip(worlds, outcomes, worlds[1:], strict=False):
-        score = 0.0 if world.over else score + float(outcome.reward)
-        assert float(following.score) == pytest.approx(score)
+        episode_return = 0.0 if world.over else episode_return + float(outcome.reward)
+        assert float(following.episode_return) == pytest.approx(episode_return)
 
 
 def test_advice_is_asked_for_exactly_once_at_the_start_and_once_a_step(life: Life) -> None:
@@ -321,8 +321,10 @@ def test_the_l1_bonus_is_epsilon_times_the_l1_change_of_the_belief() -> None:
 def test_the_gain_bonus_pays_for_the_entropy_that_is_lost_and_keeps_it_paid() -> None:
     filter = table_mdp(random_table(0)).filter
     before, after = np.array([0.5, 0.5]), np.array([0.9, 0.1])
-    for done in (False, True):
-        bonus = information_gain(EPSILON)(filter, jnp.log(before), jnp.log(after), jnp.bool_(done))
+    for terminated in (False, True):
+        bonus = information_gain(EPSILON)(
+            filter, jnp.log(before), jnp.log(after), jnp.bool_(terminated)
+        )
         assert float(bonus) == pytest.approx(EPSILON * (1 - entropy(after)), rel=1e-5)
     back = information_gain(EPSILON)(filter, jnp.log(after), jnp.log(before), jnp.bool_(False))
     assert float(back) == pytest.approx(-EPSILON * (1 - entropy(after)), rel=1e-5)
@@ -340,7 +342,7 @@ def bonus_collected(mdp: BeliefMDP, seed: int) -> np.ndarray:
         return jax.lax.scan(step, mdp.reset(first), jax.random.split(rest, DEPTH))[1]
 
     outcomes = jax.jit(jax.vmap(episode))(jax.random.split(jax.random.key(seed), 100))
-    assert outcomes.done[:, -1].all() and not outcomes.over[:, :-1].any()
+    assert outcomes.terminated[:, -1].all() and not outcomes.over[:, :-1].any()
     return np.asarray(outcomes.bonus)
 
 

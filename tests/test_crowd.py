@@ -110,7 +110,12 @@ def played(mdp: BeliefMDP, key: jax.Array) -> rollout.Episode:
         )
         following, outcome = jax.vmap(mdp.step)(keys[1], worlds, action)
         return following, rollout.Episode(
-            worlds.latent, worlds.situation, action, outcome.reward, following.score, worlds.over
+            worlds.latent,
+            worlds.situation,
+            action,
+            outcome.reward,
+            following.episode_return,
+            worlds.over,
         )
 
     return jax.lax.scan(
@@ -242,13 +247,13 @@ def test_a_walker_who_rushes_across_is_not_missed() -> None:
     ],
 )
 def test_rewards_and_ends(
-    state: CrowdState, action: tuple, reward: float, done: bool, success: bool
+    state: CrowdState, action: tuple, reward: float, terminated: bool, success: bool
 ) -> None:
     latent = jnp.asarray(GOALS[1])
     after = step(jax.random.key(0), state, jnp.array(action, float), latent)
     assert float(after.reward) == pytest.approx(reward, abs=2e-3)
-    assert bool(after.done) == done
-    assert bool(CrowdNav().succeeded(after.state, latent, after.done)) == success
+    assert bool(after.terminated) == terminated
+    assert bool(CrowdNav().succeeded(after.state, latent, after.terminated)) == success
 
 
 def test_the_car_stops_but_never_reverses() -> None:

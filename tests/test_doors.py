@@ -180,11 +180,11 @@ def test_a_head_on_crash_is_felt_and_stops() -> None:
         jax.random.split(jax.random.key(0), count),
         jnp.tile(jnp.array([0.0, 1.0, -1.0]), (count, 1)),
     )
-    after, reward, done = step_many(keys, start, up, jnp.zeros((count, 4)))
+    after, reward, terminated = step_many(keys, start, up, jnp.zeros((count, 4)))
     np.testing.assert_array_equal(after.crashed, np.tile(np.eye(4, dtype=bool), (count // 4, 1)))
     np.testing.assert_allclose(after.position[:, 1], WALL_Y - CONTACT, atol=1e-6)
     np.testing.assert_array_equal(reward, -10)
-    assert not done.any()
+    assert not terminated.any()
     through = step_many(keys, start, up, jnp.ones((count, 4))).state
     beyond = np.asarray(through.position[:, 1:] > WALL_Y)
     np.testing.assert_array_equal(through.passed, beyond & np.asarray(after.crashed))
@@ -209,12 +209,12 @@ def test_every_step_against_a_closed_door_costs_ten() -> None:
 
 @pytest.mark.parametrize(("x", "inside"), [(0.19, True), (0.21, False)])
 def test_target_ends_with_a_hundred(x: float, inside: bool) -> None:
-    state, reward, done = Doors().step(
+    state, reward, terminated = Doors().step(
         jax.random.key(0), at(x, 1.2), jnp.array([0.0, 0.0, -1.0]), jnp.ones(4)
     )
-    assert bool(done) is inside
+    assert bool(terminated) is inside
     assert float(reward) == 100.0 * inside
-    assert bool(Doors().succeeded(state, jnp.ones(4), done)) is inside
+    assert bool(Doors().succeeded(state, jnp.ones(4), terminated)) is inside
 
 
 def test_each_door_matters() -> None:

@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 from jax import Array
 
-from seerax import advice, exact, rollout
+from seerax import advice, rollout
 from seerax.core import Action, BeliefMDP, Key, Situation
+from seerax.paper import exact
 from seerax.problems import doors, tiger, tree
 
 # ---- the tree, by enumeration ------------------------------------------------------------------------------------
@@ -24,7 +25,7 @@ class Branches(NamedTuple):
     state: Any
     belief: Array
     reward: Array
-    done: Array
+    terminated: Array
 
 
 def brancher(mdp: BeliefMDP) -> Callable[[Any, Any], Branches]:
@@ -32,8 +33,10 @@ def brancher(mdp: BeliefMDP) -> Callable[[Any, Any], Branches]:
     latents: Any = filter.support  # type: ignore[attr-defined]
 
     def one(state: Any, belief: Array, action: Action, latent: Array) -> Branches:
-        following, reward, done = problem.step(jax.random.key(0), state, action, latent)
-        return Branches(following, filter.update(belief, state, action, following), reward, done)
+        following, reward, terminated = problem.step(jax.random.key(0), state, action, latent)
+        return Branches(
+            following, filter.update(belief, state, action, following), reward, terminated
+        )
 
     every = jax.vmap(jax.vmap(one, (None, None, None, 0)), (None, None, 0, None))
     return jax.jit(lambda state, belief: every(state, belief, jnp.eye(3), latents))
@@ -64,7 +67,7 @@ def best_by_search(mdp: BeliefMDP) -> float:
             if weights[latent] < 1e-6:
                 continue
             total = float(ways.reward[vote, latent])
-            if not ways.done[vote, latent] and time + 1 < mdp.problem.horizon:
+            if not ways.terminated[vote, latent] and time + 1 < mdp.problem.horizon:
                 following = jax.tree.map(lambda x, at=(vote, latent): x[at], ways.state)
                 total += value(following, ways.belief[vote, latent], time + 1)
             totals[vote] += float(weights[latent]) * total
@@ -106,10 +109,10 @@ def sampling_by_enumeration(mdp: BeliefMDP, depth: int, rounds: int) -> float:
     return float(np.mean([value(first, filter.init(), latent, rounds) for latent in latents]))
 
 
-SMALL = [(1, 1), (1, 2), (2, 1), (2, 2)]
+WITH_OPTIMUM = [(1, 1), (1, 2), (2, 1), (2, 2)]
 
 
-@pytest.mark.parametrize(("depth", "rounds"), SMALL)
+@pytest.mark.parametrize(("depth", "rounds"), WITH_OPTIMUM)
 def test_the_trees_optimum_is_that_of_an_exhaustive_search_through_the_problem(
     depth: int, rounds: int
 ) -> None:
@@ -118,7 +121,7 @@ def test_the_trees_optimum_is_that_of_an_exhaustive_search_through_the_problem(
     )
 
 
-@pytest.mark.parametrize(("depth", "rounds"), SMALL)
+@pytest.mark.parametrize(("depth", "rounds"), WITH_OPTIMUM)
 def test_posterior_sampling_on_the_tree_is_worth_what_its_enumeration_through_the_problem_says(
     depth: int, rounds: int
 ) -> None:

@@ -24,7 +24,8 @@ from seerax.core import BeliefMDP, Situation
 from seerax.errors import UserError
 from seerax.experiments import Experiment, settings, told_apart
 from seerax.experts.flow import distance_to_segments
-from seerax.figures import heights, maps, paper, reels
+from seerax.figures import keyframes, sensing, yscale
+from seerax.paper import charts
 from seerax.problems import crowd, doors, maze, pointmass, tiger, tree
 from seerax.rollout import Episode
 from seerax.system import files
@@ -305,7 +306,7 @@ def test_the_curve_shows_means_and_intervals_over_seeds() -> None:
 
 def test_a_long_label_leaves_the_curves_their_room() -> None:
     figure = Figure(figsize=(7.6, 4.0), layout="constrained")
-    label = "brpo, bonus 0.5, bonus_form entropy, ppo.exploration 2.0 2.0 1.0"
+    label = "brpo, bonus 0.5, bonus_form potential, ppo.exploration 2.0 2.0 1.0"
     figures.draw_curves(ax := figure.add_subplot(), {label: [(STEPS, SEEDS[0])]})
     figure.draw_without_rendering()
     assert ax.get_position().width > 0.5
@@ -443,7 +444,7 @@ def test_maps_beside_each_other_share_one_scale(maze4_mdp: BeliefMDP) -> None:
         ("Maze4", maze4_mdp.problem, here[:3], often[:3]),
         ("Door4", doors.Doors(), here, often),
     ]
-    figure = maps.lay_out_maps([figures.Sensing(*place) for place in places])
+    figure = sensing.lay_out_maps([figures.Sensing(*place) for place in places])
     first, second, bar = figure.axes
     assert [ax.get_title() for ax in (first, second)] == ["Maze4", "Door4"]
     assert {ax.collections[-1].norm.vmax for ax in (first, second)} == {9.0}
@@ -502,7 +503,7 @@ def test_the_trail_is_the_way_so_far_with_every_sensing(
 ) -> None:
     problem, ax, now = maze4_mdp.problem, blank(), 20
     story = figures.tell("", maze_episode, problem.senses)
-    reels.draw_keyframe(ax, figures.Reel("", problem, maze_episode), story, now)
+    keyframes.draw_keyframe(ax, figures.Reel("", problem, maze_episode), story, now)
     [trail], [sensed], [agent] = named(ax, "trail"), named(ax, "sensed"), named(ax, "agent")
     np.testing.assert_array_equal(
         trail.get_xydata(), maze_episode.situation.state.position[: now + 1]
@@ -522,18 +523,18 @@ def test_moments_share_out_time_and_change_of_belief() -> None:
     belief[10:14] = [(0.8, 0.2), (0.6, 0.4), (0.4, 0.6), (0.2, 0.8)]
     belief[14:] = (0.0, 1.0)
     story = figures.Story("", None, np.zeros(101), None, belief)
-    moments = reels.choose(story, 6)
+    moments = keyframes.choose(story, 6)
     assert len(moments) == 6 and moments[0] == 0 and moments[-1] == 100
     assert sum(9 <= moment <= 14 for moment in moments) == 2
-    assert reels.choose(story._replace(belief=None), 6) == [0, 20, 40, 60, 80, 100]
-    assert reels.choose(story._replace(belief=belief[:1].repeat(101, 0)), 3) == [0, 50, 100]
-    assert reels.choose(figures.Story("", None, np.zeros(3), None, None), 6) == [0, 1, 2]
+    assert keyframes.choose(story._replace(belief=None), 6) == [0, 20, 40, 60, 80, 100]
+    assert keyframes.choose(story._replace(belief=belief[:1].repeat(101, 0)), 3) == [0, 50, 100]
+    assert keyframes.choose(figures.Story("", None, np.zeros(3), None, None), 6) == [0, 1, 2]
 
 
 def test_the_truth_is_told_in_the_last_frame_only(
     maze4_mdp: BeliefMDP, maze_episode: Episode
 ) -> None:
-    figure = reels.lay_out_reels([figures.Reel("Maze4", maze4_mdp.problem, maze_episode)], 4)
+    figure = keyframes.lay_out_reels([figures.Reel("Maze4", maze4_mdp.problem, maze_episode)], 4)
     assert [len(named(ax, "truth")) for ax in figure.axes] == [0, 0, 0, 1]
     assert [len(named(ax, "trail")) for ax in figure.axes] == [1, 1, 1, 1]
     labels = [text.get_text() for text in figure.legends[0].get_texts()]
@@ -541,10 +542,10 @@ def test_the_truth_is_told_in_the_last_frame_only(
 
 
 def test_problems_without_sensing_or_way_say_nothing_of_them() -> None:
-    labels = [mark.get_label() for mark in reels.marks(sensing=False, moving=True)]
+    labels = [mark.get_label() for mark in keyframes.marks(sensing=False, moving=True)]
     assert "way so far" in labels and not any("sens" in label for label in labels)
     assert "way so far" not in [
-        mark.get_label() for mark in reels.marks(sensing=True, moving=False)
+        mark.get_label() for mark in keyframes.marks(sensing=True, moving=False)
     ]
 
 
@@ -582,7 +583,7 @@ def test_the_benchmark_shows_what_was_saved_and_leaves_out_the_rest() -> None:
         "door4-clairvoyant": entry(mean=40.0),
         "cartpole-ensemble": entry(mean=1.0),
     }
-    figure = paper.lay_out_curves(results, tuple(paper.TITLES), paper.BENCHMARK, rows=2)
+    figure = charts.lay_out_curves(results, tuple(charts.TITLES), charts.BENCHMARK, rows=2)
     panels = {ax.get_title(): ax for ax in figure.axes}
     assert list(panels) == ["CrowdNav", "Cartpole", "ArmShelf", "Maze4", "Maze10", "Door4"]
     ours, ensemble, bpo = panels["Maze4"].lines
@@ -607,9 +608,9 @@ def test_the_benchmark_shows_what_was_saved_and_leaves_out_the_rest() -> None:
 
 
 def test_a_shared_legend_overlaps_nothing(tmp_path: Path) -> None:
-    results = {f"{name}-brpo": entry(*SEEDS) for name in paper.TITLES}
-    results |= {f"{name}-brpo_without_belief": entry(*SEEDS) for name in paper.TITLES}
-    figure = paper.lay_out_curves(results, paper.SENSING, paper.INPUTS)
+    results = {f"{name}-brpo": entry(*SEEDS) for name in charts.TITLES}
+    results |= {f"{name}-brpo_without_belief": entry(*SEEDS) for name in charts.TITLES}
+    figure = charts.lay_out_curves(results, charts.WITH_SENSING, charts.INPUTS)
     figures.save(figure, tmp_path / "inputs.png")
     legend = figure.legends[0].get_window_extent()
     assert legend.x0 >= 0 and legend.x1 <= figure.bbox.x1
@@ -619,13 +620,13 @@ def test_a_shared_legend_overlaps_nothing(tmp_path: Path) -> None:
 def test_catastrophes_do_not_squash_what_one_came_to_see() -> None:
     ours, theirs = np.array([10.0, 20.0, 30.0]), np.array([-9000.0, -5000.0, -4000.0])
     ax = blank()
-    assert heights.fit(ax, [ours, np.array([40.0])], [ours, np.array([40.0]), theirs])
+    assert yscale.fit(ax, [ours, np.array([40.0])], [ours, np.array([40.0]), theirs])
     place = ax.transData.transform([(0, height) for height in (-5000.0, 20.0, 40.0)])[:, 1]
     low, high = ax.bbox.y0, ax.bbox.y1
     assert low < place[0] < place[1] < place[2] < high
     assert (place[2] - place[1]) / (high - low) > 0.15  # on a straight scale it would be 0.004
     straight = blank()
-    assert not heights.fit(straight, [ours], [ours, ours - 10])
+    assert not yscale.fit(straight, [ours], [ours, ours - 10])
     assert (
         straight.get_yscale() == "linear"
         and straight.get_ylim()[0] < 10 < 30 < straight.get_ylim()[1]
@@ -635,13 +636,13 @@ def test_catastrophes_do_not_squash_what_one_came_to_see() -> None:
 def test_the_beginning_of_what_matters_is_in_sight_unless_it_lies_too_deep() -> None:
     for first, seen in ((5.0, True), (-500.0, False)):
         ax, ours = blank(), np.array([first, 20.0, 20.0, 30.0])
-        heights.fit(ax, [ours], [ours])
+        yscale.fit(ax, [ours], [ours])
         assert (ax.get_ylim()[0] < first) == seen
 
 
 @pytest.mark.parametrize("height", [-1e4, -3.0, 0.0, 0.999, 1.0, 7.0])
 def test_the_bent_scale_can_be_read_back(height: float) -> None:
-    bend = heights.Bend(knee=1.0, unit=2.0)
+    bend = yscale.Bend(knee=1.0, unit=2.0)
     assert bend.height(bend.place(height)) == pytest.approx(height)
     assert bend.place(height) == height if height >= 1 else bend.place(height) > height
 
@@ -655,7 +656,7 @@ def test_the_bonus_is_shown_with_intervals_and_crashes() -> None:
         ),
         "door4-ensemble": entry(mean=60.0),
     }
-    maze4, _, door4, crashes = paper.lay_out_bonuses(results).axes
+    maze4, _, door4, crashes = charts.lay_out_bonuses(results).axes
     assert [text.get_text() for text in maze4.texts] == ["not run yet"]
     points = door4.lines[0]
     assert points.get_xydata().tolist() == [
@@ -676,7 +677,7 @@ def test_other_forms_of_the_bonus_stand_aside() -> None:
         f"maze4-brpo-{form}100": entry(mean=height)
         for form, height in (("bonus", 70.0), ("gain", 75.0))
     }
-    figure = paper.lay_out_bonuses({**results, "maze4-brpo-gain10": entry(mean=80.0)})
+    figure = charts.lay_out_bonuses({**results, "maze4-brpo-gain10": entry(mean=80.0)})
     ours, code = (line.get_xydata() for line in figure.axes[0].lines if line.get_marker() == "o")
     np.testing.assert_allclose(ours, [[2, 70]])
     np.testing.assert_allclose(code, [[0.8, 80], [1.8, 75]])
@@ -685,11 +686,13 @@ def test_other_forms_of_the_bonus_stand_aside() -> None:
 
 def test_the_composition_compares_sum_and_blends() -> None:
     results = {"maze10-brpo": entry(*SEEDS), "maze10-brpo-blend0.5": entry(SEEDS[1])}
-    figure = paper.lay_out_curves(results, ("maze10",), paper.COMPOSITION)
+    figure = charts.lay_out_curves(results, ("maze10",), charts.COMPOSITION)
     assert legend_of(figure) == ["BRPO: sum", "blend, w = 0.5"]
 
 
-@pytest.mark.parametrize("draw", [paper.benchmark, paper.bonus, paper.inputs, paper.composition])
+@pytest.mark.parametrize(
+    "draw", [charts.benchmark, charts.bonus, charts.inputs, charts.composition]
+)
 def test_nothing_to_draw_is_a_mistake(draw: Any, tmp_path: Path) -> None:
     with pytest.raises(UserError, match="run the paper's entries first"):
         draw(

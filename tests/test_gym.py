@@ -17,8 +17,9 @@ from gymnasium.utils.env_checker import check_env
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 import seerax
-from seerax import agents, exact, gym, problems, rollout, runs
+from seerax import agents, gym, problems, rollout, runs
 from seerax.errors import UserError
+from seerax.paper import exact
 from seerax.pilot import Pilot, play
 from seerax.problems.tiger import ACCURACY, GOLD, LISTENING_COST, TigerState
 from seerax.problems.tiger import TIGER as EATEN
@@ -30,7 +31,7 @@ def make(name, **options):
 
 def follow_advice(env, observation):
     mdp = env.unwrapped.mdp
-    return gym.shrunk(mdp, observation[..., gym.layout(mdp)["advice"]])
+    return gym.to_unit_box(mdp, observation[..., gym.layout(mdp)["advice"]])
 
 
 def played(env, observation, choose):
@@ -64,7 +65,7 @@ def test_an_episode_is_the_one_that_rollout_plays_on_the_same_key(name):
     observations, rewards, (terminated, _), info = played(
         env, env.reset(seed=seed)[0], follow_advice
     )
-    episode = rollout.record(jax.random.key(seed), mdp, seerax.ensemble)
+    episode = rollout.record(jax.random.key(seed), mdp, seerax.follow_advice)
     expected = jax.vmap(lambda situation: agents.brpo.inputs(mdp, situation))(episode.situation)
     np.testing.assert_allclose(observations, expected, rtol=1e-4, atol=1e-4)
     np.testing.assert_allclose(rewards, episode.reward[:-1], rtol=1e-5)
@@ -74,7 +75,7 @@ def test_an_episode_is_the_one_that_rollout_plays_on_the_same_key(name):
 def test_layout_names_the_parts_of_an_observation():
     env = make("Maze4")
     observation, _ = env.reset(seed=0)
-    mdp, (state, belief, advice) = env.unwrapped.mdp, env.unwrapped.run.world.situation
+    mdp, (state, belief, advice) = env.unwrapped.mdp, env.unwrapped.env_state.world.situation
     parts = {name: observation[where] for name, where in gym.layout(mdp).items()}
     np.testing.assert_allclose(parts["features"], mdp.problem.features(state), rtol=1e-6)
     np.testing.assert_allclose(parts["belief"], mdp.filter.features(belief), rtol=1e-6)
@@ -86,10 +87,10 @@ def test_actions_are_stretched_to_the_problems_bounds():
     mdp = gym.shared("cartpole")
     (low,), (high,) = mdp.problem.action_low, mdp.problem.action_high
     np.testing.assert_allclose(
-        gym.stretched(mdp, np.array([[-1.0], [0.5], [1.0]])).ravel(), [low, high / 2, high]
+        gym.to_problem_units(mdp, np.array([[-1.0], [0.5], [1.0]])).ravel(), [low, high / 2, high]
     )
     np.testing.assert_allclose(
-        gym.shrunk(mdp, gym.stretched(mdp, np.array([0.3]))), [0.3], rtol=1e-6
+        gym.to_unit_box(mdp, gym.to_problem_units(mdp, np.array([0.3]))), [0.3], rtol=1e-6
     )
 
 
@@ -133,7 +134,7 @@ def test_the_latent_is_drawn_afresh_in_every_episode():
     sides = []
     for _ in range(40):
         env.reset()
-        sides.append(float(env.unwrapped.run.world.latent))
+        sides.append(float(env.unwrapped.env_state.world.latent))
     assert 8 <= sum(sides) <= 32
 
 
@@ -215,12 +216,12 @@ def test_a_pilot_plays_the_episode_that_rollout_plays(name):
     mdp, seed = policy.mdp, 5
     env, pilot = gym.BeliefEnv(mdp), Pilot(mdp, policy)
     env.reset(seed=seed)
-    pilot.reset(env.run.world.situation.state, jax.random.key(seed))
+    pilot.reset(env.env_state.world.situation.state, jax.random.key(seed))
     actions, beliefs = [], [pilot.situation.belief]
     while not env.over:
         action = pilot.act()
-        env.step(gym.shrunk(mdp, action))
-        pilot.observe(action, env.run.world.situation.state)
+        env.step(gym.to_unit_box(mdp, action))
+        pilot.observe(action, env.env_state.world.situation.state)
         actions.append(action)
         beliefs.append(pilot.situation.belief)
     episode = rollout.record(jax.random.key(seed), mdp, policy)
@@ -257,12 +258,12 @@ def test_a_pilot_earns_in_a_foreign_environment_what_the_policy_earns_in_ours():
     _, policy = runs.load_policy(runs.shipped_policy("tiger", "bpo"))
     env, pilot = NumpyTiger(), Pilot(policy.mdp, policy)
     env.reset(seed=0)
-    scores = [play(env, pilot, lambda seen, info: TigerState(*seen)) for _ in range(400)]
+    scores = [play(env, pilot, lambda observed, info: TigerState(*observed)) for _ in range(400)]
     assert abs(np.mean(scores) - exact.tiger_optimum()) < 4 * np.std(scores) / 20 + 0.1
 
 
 def test_a_pilot_believes_what_it_hears_and_forgets_it_at_a_reset():
-    pilot = Pilot(gym.shared("tiger"), seerax.ensemble)
+    pilot = Pilot(gym.shared("tiger"), seerax.follow_advice)
     with pytest.raises(UserError, match="call reset"):
         pilot.act()
     for _ in range(2):

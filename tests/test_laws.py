@@ -224,7 +224,7 @@ class AnotherState(Beacon):
 
 class NumericDone(Beacon):
     def step(self, key: Key, state: Seen, action: Action, latent: Latent) -> Step:
-        return super().step(key, state, action, latent)._replace(done=jnp.float32(0))
+        return super().step(key, state, action, latent)._replace(terminated=jnp.float32(0))
 
 
 class StateOnly(Beacon):
@@ -302,7 +302,7 @@ SHAPES = [
         ["filter.mode is int32[]", "problem.prior has float32[]"],
     ),
     (
-        build().advised_by(lambda moment, state, belief: belief[0]),
+        build().with_advisor(lambda moment, state, belief: belief[0]),
         ["advisor is float32[]", "float32[1]"],
     ),
     (
@@ -441,7 +441,9 @@ def decorated() -> BeliefMDP:
 
 def advised(factor: float) -> BeliefMDP:
     mdp = build()
-    return mdp.advised_by(lambda moment, state, belief: factor * mdp.advisor(moment, state, belief))
+    return mdp.with_advisor(
+        lambda moment, state, belief: factor * mdp.advisor(moment, state, belief)
+    )
 
 
 PLANTED = {

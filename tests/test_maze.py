@@ -21,7 +21,7 @@ NAMES = ["maze4", "maze10"]
 # as docs/problems.md has them
 RIGHT, WRONG = {"maze4": 0.2, "maze10": 0.0866}, {"maze4": 0.3, "maze10": 0.1}
 WRONG_COST, ENDS = {"maze4": 500.0, "maze10": 50.0}, {"maze4": True, "maze10": False}
-SENSING, NOISE = {"maze4": 1.0, "maze10": 0.1}, {"maze4": 1 / (1.8 * 2**0.5), "maze10": 0.5}
+READING_COST, NOISE = {"maze4": 1.0, "maze10": 0.1}, {"maze4": 1 / (1.8 * 2**0.5), "maze10": 0.5}
 HORIZON, CONTACT = {"maze4": 500, "maze10": 750}, {"maze4": 0.0849, "maze10": 0.051}
 STILL = jnp.array([0.0, 0.0, -1.0])
 SENSE = jnp.array([0.0, 0.0, 1.0])
@@ -109,17 +109,19 @@ def test_reward_and_end_follow_from_where_one_arrives(
     places = around(problem, 1.5 * WRONG[name], 100).reshape(-1, 2)
     thrust = jax.random.uniform(jax.random.key(1), (len(places), 3), minval=-1).at[:, 2].set(vote)
     for active, latent in enumerate(problem.goals):
-        state, reward, done = stepped(problem, resting(places), thrust, latent)
+        state, reward, terminated = stepped(problem, resting(places), thrust, latent)
         distance = distances(problem, state.position)
         others = np.delete(distance, active, axis=1).min(1)
         home, wrong = distance[:, active] < RIGHT[name], others < WRONG[name]
         clear = (abs(distance[:, active] - RIGHT[name]) > 1e-5) & (abs(others - WRONG[name]) > 1e-5)
-        expected = 500 * home - WRONG_COST[name] * wrong - SENSING[name] * (vote > 0)
+        expected = 500 * home - WRONG_COST[name] * wrong - READING_COST[name] * (vote > 0)
         assert home.any() and wrong.any() and not (home & wrong).any() and not (home | wrong).all()
         np.testing.assert_allclose(np.asarray(reward)[clear], expected[clear], atol=1e-4)
-        np.testing.assert_array_equal(np.asarray(done)[clear], (home | (wrong & ENDS[name]))[clear])
+        np.testing.assert_array_equal(
+            np.asarray(terminated)[clear], (home | (wrong & ENDS[name]))[clear]
+        )
         np.testing.assert_array_equal(np.asarray(state.home)[clear], home[clear])
-        arrived = jax.vmap(problem.succeeded, (0, None, 0))(state, latent, done)
+        arrived = jax.vmap(problem.succeeded, (0, None, 0))(state, latent, terminated)
         np.testing.assert_array_equal(np.asarray(arrived)[clear], home[clear])
 
 
@@ -127,9 +129,9 @@ def test_maze10_pays_for_every_step_inside_a_wrong_goal(mdps: dict[str, BeliefMD
     problem = mdps["maze10"].problem
     states, active = resting(problem.goals[1:]), problem.goals[0]
     for time in range(20):
-        states, reward, done = stepped(problem, states, STILL, active, time)
+        states, reward, terminated = stepped(problem, states, STILL, active, time)
         np.testing.assert_array_equal(reward, -50.0)
-        assert not done.any()
+        assert not terminated.any()
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -141,7 +143,7 @@ def test_who_does_nothing_is_there_to_the_horizon(mdps: dict[str, BeliefMDP], na
     )
     assert idle.lengths.tolist() == looking.lengths.tolist() == [HORIZON[name]] * 4
     np.testing.assert_array_equal(idle.returns, 0)
-    np.testing.assert_allclose(looking.returns, -SENSING[name] * HORIZON[name], rtol=1e-4)
+    np.testing.assert_allclose(looking.returns, -READING_COST[name] * HORIZON[name], rtol=1e-4)
 
 
 # ---- readings ----------------------------------------------------------------------------------------------------

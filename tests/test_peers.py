@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from seerax import peers
+from seerax.bench import peers
 
 
 @pytest.fixture

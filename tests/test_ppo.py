@@ -22,7 +22,11 @@ from seerax.compute import devices
 from seerax.core import Action, BeliefMDP, Key, Latent, Step, World
 from seerax.filters import Categorical
 from seerax.filters.discrete import condition, log_odds
+from seerax.ppo.improve import Minibatch, fast_permutation, gradient_of, loss
+from seerax.ppo.judge import advantages, batch_statistics
 from seerax.ppo.networks import ActorCritic, Normaliser, log_prob
+from seerax.ppo.params import Params, cap_exploration, popart
+from seerax.ppo.play import TrainState, Trajectory, play
 
 # ---- six probes in one problem -----------------------------------------------------------------------------------
 
@@ -94,7 +98,7 @@ SEEDS = jnp.stack([jax.random.key(0), jax.random.key(1)])
 TINY = ppo.Config(
     steps=150 * 128 * 16,
     worlds=128,
-    length=16,
+    rollout_length=16,
     minibatches=4,
     learning_rate=4e-3,
     exploration=0.5,
@@ -143,25 +147,25 @@ def history(run: Run) -> list[ppo.Progress]:
 class Learned(NamedTuple):
     """A brain to be asked about kinds, times, signs and P(latent = 1)."""
 
-    brain: ppo.Brain
+    params: Params
 
     def inputs(self, kind: int, time: float, sign: float, belief: float) -> Array:
         believed = condition(jnp.zeros(2), jnp.log(jnp.array([1 - belief, belief])))
         seen = jnp.concatenate([jnp.exp(believed), log_odds(believed)])
-        return self.brain.inputs.normalise(jnp.append(shown(kind, time, sign), seen))
+        return self.params.inputs.normalise(jnp.append(shown(kind, time, sign), seen))
 
     def value(self, kind: int, time: float = 0, sign: float = 1, belief: float = 0.5) -> float:
-        network, _, values = self.brain
+        network, _, values = self.params
         return float(values.restore(network.value(self.inputs(kind, time, sign, belief))))
 
     def action(self, kind: int, time: float = 0, sign: float = 1, belief: float = 0.5) -> float:
-        return float(self.brain.network.actor(self.inputs(kind, time, sign, belief))[0])
+        return float(self.params.network.actor(self.inputs(kind, time, sign, belief))[0])
 
 
 @pytest.fixture(scope="module", params=[0, 1], ids=["seed 0", "seed 1"])
 def learned(request: pytest.FixtureRequest, history: list[ppo.Progress]) -> Learned:
     return Learned(
-        jax.tree.map(lambda x: jax.device_get(x)[request.param], history[-1].learner.brain)
+        jax.tree.map(lambda x: jax.device_get(x)[request.param], history[-1].train_state.params)
     )
 
 
@@ -215,24 +219,24 @@ def rows(tree: Any, seed: int) -> Any:
     return jax.tree.map(lambda x: x[seed : seed + 1], tree)
 
 
-def iterated(trainer: ppo.PPO, learner: ppo.Learner, iterations: int) -> ppo.Learner:
+def iterated(trainer: ppo.PPO, train_state: TrainState, iterations: int) -> TrainState:
     """One iteration after another: two in flight at once can dead-lock host devices."""
-    learner = trainer.place(learner)
+    train_state = trainer.place(train_state)
     for _ in range(iterations):
-        learner, _ = jax.block_until_ready(trainer.iterate_many(learner))
-    return learner
+        train_state, _ = jax.block_until_ready(trainer.iterate_many(train_state))
+    return train_state
 
 
 def test_the_same_seeds_learn_the_same_bit_for_bit(
     trainer: ppo.PPO, history: list[ppo.Progress]
 ) -> None:
     again = list(itertools.islice(trainer.train(SEEDS), 5))
-    assert_same(again[4].learner, history[4].learner)
+    assert_same(again[4].train_state, history[4].train_state)
     assert_same(again[4].metrics, history[4].metrics)
 
 
 def test_different_seeds_learn_different_things(history: list[ppo.Progress]) -> None:
-    weights = np.asarray(history[-1].learner.brain.network.actor.weights[0])
+    weights = np.asarray(history[-1].train_state.params.network.actor.weights[0])
     assert np.abs(weights[0] - weights[1]).max() > 0.1
 
 
@@ -240,15 +244,15 @@ def test_seeds_side_by_side_learn_what_each_learns_alone(
     trainer: ppo.PPO, history: list[ppo.Progress]
 ) -> None:
     alone = iterated(trainer, jax.jit(jax.vmap(trainer.init))(SEEDS[1:]), 3)
-    beside = rows(history[3].learner, 1)
-    assert_same(alone.brain, beside.brain, rtol=1e-2, atol=2e-4)
+    beside = rows(history[3].train_state, 1)
+    assert_same(alone.params, beside.params, rtol=1e-2, atol=2e-4)
     assert_same(alone.worlds.situation.state, beside.worlds.situation.state)
 
 
 def test_training_goes_on_where_it_was_left(trainer: ppo.PPO, history: list[ppo.Progress]) -> None:
     resumed = list(trainer.train(SEEDS, history[-4]))
     assert [progress.steps for progress in resumed] == [progress.steps for progress in history[-3:]]
-    assert_same(resumed[-1].learner, history[-1].learner)
+    assert_same(resumed[-1].train_state, history[-1].train_state)
     assert_same(resumed[-1].best, history[-1].best)
 
 
@@ -268,24 +272,27 @@ def test_the_best_brain_is_the_one_with_the_best_held_out_return(
     for seed, at in enumerate(returns.argmax(0)):
         assert_same(
             jax.tree.map(lambda x, seed=seed: x[seed], history[-1].best),
-            jax.tree.map(lambda x, seed=seed: x[seed], measured[at].learner.brain),
+            jax.tree.map(lambda x, seed=seed: x[seed], measured[at].train_state.params),
         )
 
 
 def test_worlds_are_spread_over_the_devices_and_the_brain_is_the_same_on_all(
     history: list[ppo.Progress],
 ) -> None:
-    learner = history[-1].learner
+    train_state = history[-1].train_state
     assert len(jax.devices()) == 2
     half = (2, TINY.worlds // 2)
-    assert [shard.data.shape for shard in learner.worlds.over.addressable_shards] == [half, half]
-    for leaf in jax.tree.leaves((learner.brain, learner.optimiser)):
+    assert [shard.data.shape for shard in train_state.worlds.over.addressable_shards] == [
+        half,
+        half,
+    ]
+    for leaf in jax.tree.leaves((train_state.params, train_state.opt_state)):
         mine, other = (np.asarray(shard.data) for shard in leaf.addressable_shards)
         np.testing.assert_array_equal(mine, other)
 
 
 def test_both_devices_play_different_episodes(history: list[ppo.Progress]) -> None:
-    latents = np.asarray(history[-1].learner.worlds.latent)[0]
+    latents = np.asarray(history[-1].train_state.worlds.latent)[0]
     mine, other = np.split(latents, 2)
     assert 0.2 < np.mean(mine == other) < 0.8
 
@@ -297,20 +304,20 @@ def test_one_device_learns_the_same_as_two(
         (1,), (devices.WORLDS,), axis_types=(AxisType.Auto,), devices=jax.devices()[:1]
     )
     monkeypatch.setattr(devices, "mesh", lambda at_most=None: one)
-    learner = iterated(
-        ppo.PPO(probes, agents.bpo, TINY), rows(history[0].learner, 0), TINY.iterations
+    train_state = iterated(
+        ppo.PPO(probes, agents.bpo, TINY), rows(history[0].train_state, 0), TINY.iterations
     )
-    assert len(learner.worlds.over.sharding.device_set) == 1
-    learned = Learned(jax.tree.map(lambda x: x[0], learner.brain))
+    assert len(train_state.worlds.over.sharding.device_set) == 1
+    learned = Learned(jax.tree.map(lambda x: x[0], train_state.params))
     test_a_steady_reward_is_worth_its_discounted_sum_to_the_end(learned)
     test_the_action_that_pays_is_found(learned)
     test_an_endless_task_cut_by_the_clock_is_worth_its_endless_sum(learned)
     test_what_only_the_belief_tells_is_acted_upon(learned)
 
 
-def updates(learner: ppo.Learner) -> np.ndarray:
+def updates(train_state: TrainState) -> np.ndarray:
     """How many steps Adam has made, for every seed."""
-    counts = [leaf for leaf in jax.tree.leaves(learner.optimiser) if leaf.dtype == jnp.int32]
+    counts = [leaf for leaf in jax.tree.leaves(train_state.opt_state) if leaf.dtype == jnp.int32]
     return np.asarray(counts[0])
 
 
@@ -319,13 +326,13 @@ def test_updates_stop_for_this_iteration_once_the_policy_has_moved_too_far(
 ) -> None:
     careful = ppo.PPO(probes, agents.bpo, replace(TINY, target_kl=1e-5))
     whole = TINY.epochs * TINY.minibatches
-    start = history[0].learner
+    start = history[0].train_state
     once, twice = iterated(careful, start, 1), iterated(careful, start, 2)
-    assert updates(history[1].learner).tolist() == [whole, whole]
+    assert updates(history[1].train_state).tolist() == [whole, whole]
     for made in (updates(once), updates(twice) - updates(once)):
         assert ((made >= 1) & (made <= 3)).all()
     before, after = (
-        np.asarray(learner.brain.network.actor.weights[-1]) for learner in (start, once)
+        np.asarray(train_state.params.network.actor.weights[-1]) for train_state in (start, once)
     )
     assert 0 < np.abs(after - before).max() <= 3.1 * TINY.learning_rate
 
@@ -333,9 +340,9 @@ def test_updates_stop_for_this_iteration_once_the_policy_has_moved_too_far(
 def test_exploration_is_held_under_a_falling_ceiling() -> None:
     config = replace(TINY, exploration=0.5, exploration_end=0.2)
     network = ActorCritic(jax.random.key(0), 3, (4,), jnp.array([0.5]))
-    brain = ppo.Brain(network, Normaliser.init(3), Normaliser.init())
+    params = Params(network, Normaliser.init(3), Normaliser.init())
     for share, ceiling in ((0.0, 0.5), (0.5, 0.3), (1.0, 0.1)):
-        quiet = ppo.quietened(config, brain, share * config.iterations)
+        quiet = cap_exploration(config, params, share * config.iterations)
         np.testing.assert_allclose(jnp.exp(quiet.network.log_std), ceiling, rtol=1e-5)
 
 
@@ -344,20 +351,20 @@ def test_exploration_is_held_under_a_falling_ceiling() -> None:
 LENGTH, WORLDS = 40, 6
 
 
-def random_play(seed: int) -> tuple[ppo.Played, np.ndarray]:
+def random_play(seed: int) -> tuple[Trajectory, np.ndarray]:
     """Values and rewards at random; ends by task and by clock, each followed by a dead step that pays nothing."""
     rng = np.random.default_rng(seed)
-    done, over = np.zeros((2, LENGTH, WORLDS), bool)
+    terminated, over = np.zeros((2, LENGTH, WORLDS), bool)
     live = np.ones((LENGTH, WORLDS), bool)
     for t, w in np.ndindex(LENGTH, WORLDS):
         live[t, w] = t == 0 or not over[t - 1, w]
         over[t, w] = live[t, w] and rng.random() < 0.2
-        done[t, w] = over[t, w] and rng.random() < 0.5
+        terminated[t, w] = over[t, w] and rng.random() < 0.5
     reward = np.where(live, rng.normal(size=live.shape), 0)
     value = rng.normal(size=live.shape)
     nothing = np.zeros(live.shape)
-    columns = [nothing, nothing, nothing, value, reward, done, over, live, nothing]
-    return ppo.Played(*map(jnp.asarray, columns)), rng.normal(size=WORLDS)
+    columns = [nothing, nothing, nothing, value, reward, terminated, over, live, nothing]
+    return Trajectory(*map(jnp.asarray, columns)), rng.normal(size=WORLDS)
 
 
 def lambda_return(
@@ -376,17 +383,18 @@ def lambda_return(
 def test_advantages_are_lambda_returns_of_the_episode_minus_values(
     discount: float, trace: float
 ) -> None:
-    played, last_value = random_play(0)
-    found = ppo.advantages(played, jnp.asarray(last_value), discount, trace)
-    reward, done, over, live = (
-        np.asarray(x) for x in (played.reward, played.done, played.over, played.live)
+    trajectory, last_value = random_play(0)
+    found = advantages(trajectory, jnp.asarray(last_value), discount, trace)
+    reward, terminated, over, live = (
+        np.asarray(x)
+        for x in (trajectory.reward, trajectory.terminated, trajectory.over, trajectory.live)
     )
-    value = np.concatenate([played.value, last_value[None]])
+    value = np.concatenate([trajectory.value, last_value[None]])
     for t, w in zip(*np.nonzero(live), strict=True):
         ends = np.flatnonzero(over[t:, w])
         stop = t + ends[0] + 1 if ends.size else LENGTH
         following = value[t : stop + 1, w].tolist()
-        if done[stop - 1, w]:
+        if terminated[stop - 1, w]:
             following[-1] = 0.0
         expected = (
             lambda_return(reward[t:stop, w].tolist(), following, discount, trace) - value[t, w]
@@ -400,26 +408,29 @@ def test_advantages_are_lambda_returns_of_the_episode_minus_values(
 def test_what_was_played_marks_fresh_starts_as_dead_and_values_every_situation(
     trainer: ppo.PPO, history: list[ppo.Progress]
 ) -> None:
-    brain, worlds = jax.tree.map(lambda x: jax.device_get(x)[0], history[-1].learner[:3:2])
-    after, played, last_value = jax.jit(partial(ppo.play, trainer))(
-        jax.random.key(3), brain, worlds
+    params, worlds = jax.tree.map(lambda x: jax.device_get(x)[0], history[-1].train_state[:3:2])
+    after, trajectory, last_value = jax.jit(partial(play, trainer))(
+        jax.random.key(3), params, worlds
     )
-    over = np.concatenate([np.asarray(worlds.over)[None], played.over])
-    np.testing.assert_array_equal(played.live, ~over[:-1])
+    over = np.concatenate([np.asarray(worlds.over)[None], trajectory.over])
+    np.testing.assert_array_equal(trajectory.live, ~over[:-1])
     np.testing.assert_array_equal(after.over, over[-1])
-    assert 0.1 < np.mean(~np.asarray(played.live)) < 0.5
-    assert (np.asarray(played.reward)[~np.asarray(played.live)] == 0).all()
-    assert not (played.done & ~played.over).any() and (played.over & ~played.done).any()
-    seen = brain.inputs.normalise(jnp.concatenate([played.inputs, look(trainer, after)[None]]))
+    assert 0.1 < np.mean(~np.asarray(trajectory.live)) < 0.5
+    assert (np.asarray(trajectory.reward)[~np.asarray(trajectory.live)] == 0).all()
+    assert (
+        not (trajectory.terminated & ~trajectory.over).any()
+        and (trajectory.over & ~trajectory.terminated).any()
+    )
+    seen = params.inputs.normalise(jnp.concatenate([trajectory.inputs, look(trainer, after)[None]]))
     np.testing.assert_allclose(
-        brain.values.restore(brain.network.value(seen)),
-        jnp.concatenate([played.value, last_value[None]]),
+        params.values.restore(params.network.value(seen)),
+        jnp.concatenate([trajectory.value, last_value[None]]),
         atol=1e-4,
     )
     density = scipy.stats.norm(
-        brain.network.actor(seen[:-1]), np.exp(brain.network.log_std)
-    ).logpdf(played.raw)
-    np.testing.assert_allclose(played.log_prob, density.sum(-1), atol=1e-3)
+        params.network.actor(seen[:-1]), np.exp(params.network.log_std)
+    ).logpdf(trajectory.raw)
+    np.testing.assert_allclose(trajectory.log_prob, density.sum(-1), atol=1e-3)
 
 
 def look(trainer: ppo.PPO, worlds: World) -> Array:
@@ -429,20 +440,20 @@ def look(trainer: ppo.PPO, worlds: World) -> Array:
 # ---- improve -----------------------------------------------------------------------------------------------------
 
 
-def random_brain(inputs: int = 5) -> ppo.Brain:
+def random_brain(inputs: int = 5) -> Params:
     network = ActorCritic(jax.random.key(1), inputs, (16,), jnp.array([0.3, 0.7]))
     actor = eqx.tree_at(
         lambda a: a.weights[-1], network.actor, jax.random.normal(jax.random.key(2), (16, 2))
     )
     network = eqx.tree_at(lambda n: n.actor, network, actor)
-    return ppo.Brain(
+    return Params(
         network,
         Normaliser.init(inputs),
         Normaliser(jnp.float32(3), jnp.float32(4), jnp.float32(10)),
     )
 
 
-def random_minibatch(count: int = 32) -> ppo.Minibatch:
+def random_minibatch(count: int = 32) -> Minibatch:
     rng = np.random.default_rng(0)
     columns = [rng.normal(size=(count, 5)), rng.normal(size=(count, 2)), rng.normal(-2, 1, count)]
     columns += [
@@ -450,7 +461,7 @@ def random_minibatch(count: int = 32) -> ppo.Minibatch:
         rng.normal(size=count),
         (rng.random(count) < 0.7).astype(float),
     ]
-    return ppo.Minibatch(*[jnp.asarray(column, jnp.float32) for column in columns])
+    return Minibatch(*[jnp.asarray(column, jnp.float32) for column in columns])
 
 
 def test_the_loss_is_the_clipped_surrogate_plus_the_value_error() -> None:
@@ -471,18 +482,18 @@ def test_the_loss_is_the_clipped_surrogate_plus_the_value_error() -> None:
     ]
     error = 0.5 * (np.asarray(network.value(batch.inputs)) - np.asarray(batch.target)) ** 2
     expected = -np.mean(pays) + 0.5 * error.mean() - 0.01 * float(network.log_std.sum())
-    assert float(ppo.loss(network, batch, config)[0]) == pytest.approx(expected, rel=1e-4)
+    assert float(loss(network, batch, config)[0]) == pytest.approx(expected, rel=1e-4)
 
 
 def test_dead_steps_count_in_neither_loss_nor_gradient() -> None:
     network, batch = random_brain().network, random_minibatch()
     dead = batch.weight == 0
-    poisoned = ppo.Minibatch(
+    poisoned = Minibatch(
         *[jnp.where(dead.reshape(-1, *[1] * (x.ndim - 1)), 3.0, x) for x in batch[:-1]],
         batch.weight,
     )
-    live = ppo.Minibatch(*[x[~dead] for x in batch])
-    grade = jax.jit(lambda network, batch: ppo.gradient_of(network, batch, TINY))
+    live = Minibatch(*[x[~dead] for x in batch])
+    grade = jax.jit(lambda network, batch: gradient_of(network, batch, TINY))
     reference = grade(network, live)
     assert 3 < dead.sum() < 29
     assert_same(grade(network, poisoned), reference, rtol=1e-3, atol=1e-5)
@@ -495,15 +506,17 @@ def test_a_gradient_in_slices_is_the_gradient_of_the_whole(monkeypatch: pytest.M
         random_minibatch(48),
         replace(TINY, entropy_weight=0.01),
     )
-    whole = ppo.gradient_of(network, batch, config)
+    whole = gradient_of(network, batch, config)
     monkeypatch.setattr(devices, "SLICE", 8)
     assert devices.slices(48) == 6
-    assert_same(ppo.gradient_of(network, batch, config), whole, rtol=1e-4, atol=1e-6)
+    assert_same(gradient_of(network, batch, config), whole, rtol=1e-4, atol=1e-6)
 
 
 @pytest.mark.parametrize("count", [1, 2, 37, 4096])
 def test_shuffling_is_a_permutation_that_leaves_no_order(count: int) -> None:
-    orders = np.array([ppo.shuffled(key, count) for key in jax.random.split(jax.random.key(0), 50)])
+    orders = np.array(
+        [fast_permutation(key, count) for key in jax.random.split(jax.random.key(0), 50)]
+    )
     assert (np.sort(orders) == np.arange(count)).all()
     if count > 2:
         moved = (orders / count - 0.5) @ (np.arange(count) / count - 0.5) / np.sqrt(count) * 12
@@ -536,21 +549,23 @@ def test_merging_statistics_equals_computing_them_over_everything() -> None:
 
 def test_an_iteration_is_summed_up_over_all_live_steps_on_all_devices() -> None:
     rng = np.random.default_rng(0)
-    played, _ = random_play(1)
-    live, over = np.asarray(played.live), np.asarray(played.over)
-    inputs, score = rng.normal(2, 3, (*live.shape, 5)), rng.normal(size=live.shape)
+    trajectory, _ = random_play(1)
+    live, over = np.asarray(trajectory.live), np.asarray(trajectory.over)
+    inputs, episode_return = rng.normal(2, 3, (*live.shape, 5)), rng.normal(size=live.shape)
     advantage, target = rng.normal(0.5, 2, live.shape), rng.normal(30, 4, live.shape)
     sound = jnp.ones(live.shape, bool)
-    played = played._replace(inputs=jnp.asarray(inputs), score=jnp.asarray(score), noted=sound)
+    trajectory = trajectory._replace(
+        inputs=jnp.asarray(inputs), episode_return=jnp.asarray(episode_return), extras=sound
+    )
     mesh, spread = devices.mesh(WORLDS), P(None, devices.WORLDS)
     shared = jax.shard_map(
-        ppo.summed_up,
+        batch_statistics,
         mesh=mesh,
         in_specs=(P(), spread, spread, spread),
         out_specs=P(),
         check_vma=False,
     )
-    found = jax.jit(shared)(random_brain(), played, jnp.asarray(advantage), jnp.asarray(target))
+    found = jax.jit(shared)(random_brain(), trajectory, jnp.asarray(advantage), jnp.asarray(target))
     assert mesh.size == 2
     for moments, x in (
         (found.inputs, inputs),
@@ -560,18 +575,18 @@ def test_an_iteration_is_summed_up_over_all_live_steps_on_all_devices() -> None:
         np.testing.assert_allclose(moments.mean, x[live].mean(0), rtol=1e-4)
         np.testing.assert_allclose(moments.variance, x[live].var(0), rtol=1e-3)
     assert (float(found.steps), float(found.ended)) == (live.sum(), over.sum())
-    assert float(found.score) == pytest.approx(score[over].mean(), rel=1e-4)
+    assert float(found.episode_return) == pytest.approx(episode_return[over].mean(), rel=1e-4)
 
 
 def test_new_units_for_values_leave_the_value_function_as_it_was() -> None:
-    brain = random_brain()
+    params = random_brain()
     inputs = jax.random.normal(jax.random.key(0), (50, 5))
-    before = brain.values.restore(brain.network.value(inputs))
+    before = params.values.restore(params.network.value(inputs))
     for mean, variance in ((-7.0, 100.0), (3.0, 1e-2)):
         values = Normaliser(jnp.float32(mean), jnp.float32(variance), jnp.float32(99))
-        moved = ppo.rescaled(brain, values)
+        moved = popart(params, values)
         assert moved.values is values
         np.testing.assert_allclose(
             moved.values.restore(moved.network.value(inputs)), before, rtol=1e-4, atol=1e-4
         )
-        assert np.abs(moved.network.value(inputs) - brain.network.value(inputs)).max() > 0.5
+        assert np.abs(moved.network.value(inputs) - params.network.value(inputs)).max() > 0.5

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from seerax import laws, problems
-from seerax.problems.originals import ORIGINALS
+from seerax.paper.reference import ORIGINALS
 
 FINITE = (
     "collapsed belief",

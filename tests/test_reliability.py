@@ -40,10 +40,11 @@ from seerax.advice import follow_advice
 from seerax.checkpoints import Checkpoints, Schedule
 from seerax.errors import UserError, one_line
 from seerax.ppo import Config
+from seerax.ppo.params import Params
 from seerax.system import lock, signals
 
 CONFIG = Config(
-    steps=768, worlds=16, length=8, minibatches=2, evaluations=2, evaluation_episodes=16
+    steps=768, worlds=16, rollout_length=8, minibatches=2, evaluations=2, evaluation_episodes=16
 )
 
 OFTEN = Schedule(seconds=1e9, iterations=2)  # by count alone
@@ -144,8 +145,10 @@ def sealed(told):
 checkpoints.sealed = sealed
 runs.train(t.run_in(Path({str(tmp_path / "run")!r})), schedule=t.OFTEN)
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=280)
-    assert done.returncode == -signal.SIGKILL, done.stderr
+    completed = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=280
+    )
+    assert completed.returncode == -signal.SIGKILL, completed.stderr
     run = runs.reopen(tmp_path / "run")
     assert run.folder.checkpoints.numbers() == [2] and run.folder.checkpoints.arrays(4).exists()
     runs.train(run, resume=True, schedule=OFTEN)  # in this process: the same bits across processes
@@ -155,12 +158,12 @@ runs.train(t.run_in(Path({str(tmp_path / "run")!r})), schedule=t.OFTEN)
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_is_noted_and_ends_the_work_at_its_next_check(number, code):
-    done = []
+    completed = []
     with pytest.raises(signals.Stopped) as stopped, signals.stop_gracefully() as stop:
         signal.raise_signal(number)
-        done.append("the rest of the iteration")
+        completed.append("the rest of the iteration")
         stop.check()
-    assert done and stopped.value.exit_code == code
+    assert completed and stopped.value.exit_code == code
     assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
 
 
@@ -307,10 +310,12 @@ def sick(tiger_mdp, part: str) -> core.BeliefMDP:
 
 def test_an_iteration_with_a_nan_changes_nothing_that_is_learned(tiger_mdp):
     trainer = ppo.PPO(sick(tiger_mdp, "belief"), experiments.settings("tiger").method(), CONFIG)
-    learner = trainer.init(jax.random.key(0))
-    after, metrics = trainer.iterate(learner)
+    train_state = trainer.init(jax.random.key(0))
+    after, metrics = trainer.iterate(train_state)
     assert metrics["skipped"] == 1
-    for ours, theirs in zip(jax.tree.leaves(after[:2]), jax.tree.leaves(learner[:2]), strict=True):
+    for ours, theirs in zip(
+        jax.tree.leaves(after[:2]), jax.tree.leaves(train_state[:2]), strict=True
+    ):
         np.testing.assert_array_equal(ours, theirs)
     unsound = ~np.stack(
         [np.asarray(s) for s in jax.vmap(core.finite_parts)(after.worlds.situation)]
@@ -331,7 +336,7 @@ def test_a_run_that_keeps_failing_stops_names_who_and_leaves_what_replays_it(
     path = Path(str(told.value).split("seerax replay ")[1])
     trainer, fault = runs.load_fault(path)
     assert (fault.offences.step <= 1).all() and not fault.offences.finite_parts.advice.any()
-    assert faults.told(faults.examine(trainer, fault.learner)) == faults.told(fault)
+    assert faults.told(faults.examine(trainer, fault.train_state)) == faults.told(fault)
 
 
 def test_advice_out_of_bounds_is_clipped_and_advice_that_is_none_is_refused_by_name(tiger_mdp):
@@ -354,8 +359,8 @@ def test_a_strangers_run_never_imports_code(whole, tmp_path, monkeypatch):
     (tmp_path / "evil.py").write_text("open('owned', 'w')\nraise SystemExit")
     monkeypatch.chdir(tmp_path)
     theirs = replace(whole.experiment, problem="evil:mdp")
-    brain = ppo.Brain(jnp.zeros(3), None, None)  # type: ignore[arg-type]
-    runs.save_policy(tmp_path / "policy.safetensors", theirs, brain, {})
+    params = Params(jnp.zeros(3), None, None)  # type: ignore[arg-type]
+    runs.save_policy(tmp_path / "policy.safetensors", theirs, params, {})
     with pytest.raises(UserError, match="only run if you name it yourself: --problem evil:mdp"):
         runs.load_policy(tmp_path / "policy.safetensors")
     with pytest.raises(UserError, match="only run if you name"):
@@ -388,9 +393,9 @@ def test_what_cannot_fit_is_told_before_anything_is_written(tmp_path, monkeypatc
 
 def test_the_estimate_is_below_what_is_used_and_not_far_below():
     """XLA's own count of the buffers of an iteration is the measure."""
-    trainer = run_in(Path("nowhere"), worlds=1024, length=64).experiment.trainer()
-    learner = jax.eval_shape(jax.vmap(trainer.init), runs.training_keys(0, 1))
-    memory = trainer.iterate_many.lower(learner).compile().memory_analysis()
+    trainer = run_in(Path("nowhere"), worlds=1024, rollout_length=64).experiment.trainer()
+    train_state = jax.eval_shape(jax.vmap(trainer.init), runs.training_keys(0, 1))
+    memory = trainer.iterate_many.lower(train_state).compile().memory_analysis()
     used = (
         trainer.mesh.size * (memory.temp_size_in_bytes + memory.output_size_in_bytes)
         + memory.argument_size_in_bytes
@@ -398,7 +403,8 @@ def test_the_estimate_is_below_what_is_used_and_not_far_below():
     estimate, checkpoint = limits.needs(trainer, 1)
     assert used / 4 < estimate < 1.2 * used
     saved = sum(
-        leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves((learner, learner.brain))
+        leaf.size * leaf.dtype.itemsize
+        for leaf in jax.tree.leaves((train_state, train_state.params))
     )
     assert abs(checkpoint / saved - 1) < 0.05
 

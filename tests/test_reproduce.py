@@ -21,10 +21,12 @@ from seerax.paper import claims, draw, places, plan, policies, report, reproduce
 from seerax.paper.plan import BUDGETS, PLAN
 from seerax.paper.rules import Results
 from seerax.ppo.config import Config
-from seerax.problems import SENSING, SIX, doors
+from seerax.problems import PAPER, WITH_SENSING, doors
 from seerax.system import pytrees
 
-TINY = Config(steps=768, worlds=16, length=8, minibatches=2, evaluations=3, evaluation_episodes=16)
+TINY = Config(
+    steps=768, worlds=16, rollout_length=8, minibatches=2, evaluations=3, evaluation_episodes=16
+)
 
 
 # ---- the plan ----------------------------------------------------------------------------------------------------
@@ -32,16 +34,18 @@ TINY = Config(steps=768, worlds=16, length=8, minibatches=2, evaluations=3, eval
 
 def test_the_plan_holds_what_the_paper_shows_with_our_settings():
     full = BUDGETS["full"]
-    for problem in SIX:
+    for problem in PAPER:
         agents = ("brpo", "bpo", "upmle", "ensemble", "clairvoyant", "posterior_sampling")
         assert {f"{problem}-{agent}" for agent in agents} <= set(PLAN)
     assert PLAN["maze4-brpo"].experiment(full) == experiments.settings("maze4")
-    bonuses = {p: PLAN[f"{p}-upmle-bonus"].experiment(full).bonus for p in SENSING}
+    bonuses = {p: PLAN[f"{p}-upmle-bonus"].experiment(full).bonus for p in WITH_SENSING}
     assert bonuses == {"maze4": 1.0, "maze10": 100.0, "door4": 1.0}
     potential = PLAN["door4-brpo-potential100"].experiment(full)
-    assert potential == replace(experiments.settings("door4"), bonus=100.0, bonus_form="entropy")
+    assert potential == replace(experiments.settings("door4"), bonus=100.0, bonus_form="potential")
     released = PLAN["maze4-brpo-gain10"].experiment(full)
-    assert released == replace(experiments.settings("maze4"), bonus=10.0, bonus_form="gain")
+    assert released == replace(
+        experiments.settings("maze4"), bonus=10.0, bonus_form="information_gain"
+    )
     on_top = PLAN["maze10-brpo-better_sensing"].experiment(full)
     assert on_top == replace(experiments.settings("maze10"), problem=plan.BETTER_SENSING)
     assert [PLAN[f"maze10-brpo-blend{w}"].experiment(full).blend for w in ("0.1", "0.5")] == [
@@ -340,9 +344,9 @@ FORMS = ("bonus", "gain")
 OTHERS = {
     **{f"cartpole-{agent}": 150.0 for agent in ("bpo", "upmle")},
     **{f"{p}-brpo_without_belief": 150.0 for p in ("maze4", "door4")},
-    **{f"{p}-brpo-{form}10": 140.0 for p in SENSING for form in FORMS},
-    **{f"{p}-brpo-{form}100": 120.0 for p in SENSING for form in FORMS},
-    **{f"{p}-brpo-potential100": 150.0 for p in SENSING},
+    **{f"{p}-brpo-{form}10": 140.0 for p in WITH_SENSING for form in FORMS},
+    **{f"{p}-brpo-{form}100": 120.0 for p in WITH_SENSING for form in FORMS},
+    **{f"{p}-brpo-potential100": 150.0 for p in WITH_SENSING},
     "maze10-ensemble": 410.0,
     "maze10-better_sensing": 416.0,
     **{f"maze10-{name}": 470.0 for name in ("brpo", "brpo_without_belief", "brpo-potential100")},
@@ -405,7 +409,7 @@ def made_up(name: str, mean: float | None = None, **others: Any) -> dict[str, An
     evaluation = measured(mean, **{**TYPICAL.get(entry.agent, {}), **others})
     first = start(entry.problem) if entry.agent.startswith("brpo") else 0.0
     first = (
-        mean if entry.agent in ("bpo", "upmle") and entry.problem in SENSING else first
+        mean if entry.agent in ("bpo", "upmle") and entry.problem in WITH_SENSING else first
     )  # nothing was learned
     slow = entry.agent != "brpo"
     curve = {
@@ -451,23 +455,23 @@ def with_extra(name: str, **changes: Any) -> dict[str, Any]:
 
 QUICK = {"held_out": [0.0, 150.0, 150.0]}
 AGAINST = {  # by claim: one entry that came out otherwise
-    **{f"improves-{p}": made_up(f"{p}-ensemble", 149.0 if p != "maze10" else 469.0) for p in SIX},
-    **{f"adaptive-{p}": made_up(f"{p}-upmle", 500.0) for p in SIX if p != "cartpole"},
-    **{f"psrl-{p}": made_up(f"{p}-posterior_sampling", 500.0) for p in SIX},
-    **{f"unable-{p}": learned(f"{p}-bpo") for p in SENSING},
-    **{f"partly-{p}": made_up(f"{p}-bpo-bonus", 500.0) for p in SENSING},
-    **{f"unneeded-{p}": made_up(f"{p}-brpo-bonus10", 500.0) for p in SENSING},
+    **{f"improves-{p}": made_up(f"{p}-ensemble", 149.0 if p != "maze10" else 469.0) for p in PAPER},
+    **{f"adaptive-{p}": made_up(f"{p}-upmle", 500.0) for p in PAPER if p != "cartpole"},
+    **{f"psrl-{p}": made_up(f"{p}-posterior_sampling", 500.0) for p in PAPER},
+    **{f"unable-{p}": learned(f"{p}-bpo") for p in WITH_SENSING},
+    **{f"partly-{p}": made_up(f"{p}-bpo-bonus", 500.0) for p in WITH_SENSING},
+    **{f"unneeded-{p}": made_up(f"{p}-brpo-bonus10", 500.0) for p in WITH_SENSING},
     **{
         f"robust-{form}-{p}": made_up(f"{p}-brpo-{form}10", start(p) + 20)
-        for p in SENSING
+        for p in WITH_SENSING
         for form in FORMS
     },
     **{
         f"too-much-{form}-{p}": made_up(f"{p}-brpo-{form}100", 500.0)
-        for p in SENSING
+        for p in WITH_SENSING
         for form in FORMS
     },
-    **{f"potential-{p}": made_up(f"{p}-brpo-potential100", 120.0) for p in SENSING},
+    **{f"potential-{p}": made_up(f"{p}-brpo-potential100", 120.0) for p in WITH_SENSING},
     **{f"inputs-{p}": made_up(f"{p}-brpo_without_belief", 120.0) for p in ("maze4", "maze10")},
     "inputs-door4": with_curves("door4-brpo_without_belief", held_out=[100.0, 150.0, 150.0]),
     "cartpole-optimal": made_up("cartpole-bpo", 140.0),
@@ -478,7 +482,7 @@ AGAINST = {  # by claim: one entry that came out otherwise
     "fresh": {**made_up("door4-brpo"), "per_seed": [measured(150.0)] * 4 + [measured(99.0)]},
     **{
         f"helped-{p}": with_extra(f"{p}-upmle-bonus", at_the_end=ending(0.1, sensing=0.4))
-        for p in SENSING
+        for p in WITH_SENSING
     },
     **{
         f"when-{p}": with_extra(f"{p}-brpo", sensing={**SENSING_MAP, "sure": 0.3})

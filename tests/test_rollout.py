@@ -91,7 +91,7 @@ def test_the_summary_says_what_the_episodes_say(drawn: rollout.Evaluation) -> No
 
 def test_the_uncertainty_of_several_seeds_is_that_between_them(drawn: rollout.Evaluation) -> None:
     parts = [replace(drawn, returns=drawn.returns + shift) for shift in (0.0, 1.0, 5.0)]
-    whole = rollout.joined(parts)
+    whole = rollout.pool_seeds(parts)
     means = [part.mean for part in parts]
     assert whole.mean == pytest.approx(np.mean(means), rel=1e-5)
     assert whole.stderr == pytest.approx(scipy.stats.sem(means), rel=1e-4)
@@ -131,15 +131,18 @@ def test_the_ith_episode_does_not_depend_on_the_devices(
 ) -> None:
     assert devices.mesh().size == devices.mesh(4096).size == 2
     keys = jax.vmap(lambda i: jax.random.fold_in(KEY, i))(jnp.arange(64))
-    alone = jax.jit(lambda keys: rollout.tally(lottery, advice.follow_advice, keys))(keys)
-    assert len(alone.score.sharding.device_set) == 1
+    alone = jax.jit(lambda keys: rollout.play_batch(lottery, advice.follow_advice, keys))(keys)
+    assert len(alone.episode_return.sharding.device_set) == 1
     np.testing.assert_array_equal(alone.length, drawn.lengths[:64])
-    np.testing.assert_allclose(alone.score, drawn.returns[:64], rtol=1e-5)
+    np.testing.assert_allclose(alone.episode_return, drawn.returns[:64], rtol=1e-5)
 
 
 def test_episodes_of_an_evaluation_are_spread_over_both_devices(lottery: BeliefMDP) -> None:
-    tally = rollout.tally_sharded(lottery, advice.follow_advice, jax.random.split(KEY, 4096))
-    assert sorted(shard.data.shape[0] for shard in tally.score.addressable_shards) == [2048, 2048]
+    tally = rollout.play_batch_sharded(lottery, advice.follow_advice, jax.random.split(KEY, 4096))
+    assert sorted(shard.data.shape[0] for shard in tally.episode_return.addressable_shards) == [
+        2048,
+        2048,
+    ]
 
 
 def test_different_keys_give_different_episodes(
@@ -184,7 +187,9 @@ def test_a_recorded_episode_is_the_evaluated_one(
 def test_a_recorded_score_is_the_return_so_far_to_the_very_end(lottery: BeliefMDP) -> None:
     for i in range(10):
         episode = record(jax.random.fold_in(KEY, i), lottery, advice.follow_advice)
-        np.testing.assert_allclose(episode.score, np.cumsum(episode.reward), rtol=1e-4, atol=1e-4)
+        np.testing.assert_allclose(
+            episode.episode_return, np.cumsum(episode.reward), rtol=1e-4, atol=1e-4
+        )
 
 
 def test_no_action_is_recorded_with_the_last_situation(tree_mdp: BeliefMDP) -> None:
@@ -212,8 +217,8 @@ def test_an_untrained_residual_is_exactly_the_ensemble(
     name: str, request: pytest.FixtureRequest
 ) -> None:
     mdp: BeliefMDP = request.getfixturevalue(name)
-    trainer = ppo.PPO(mdp, agents.brpo, ppo.Config(worlds=2, length=2, minibatches=1))
-    policy = trainer.policy(jax.jit(trainer.init)(jax.random.key(5)).brain)
+    trainer = ppo.PPO(mdp, agents.brpo, ppo.Config(worlds=2, rollout_length=2, minibatches=1))
+    policy = trainer.policy(jax.jit(trainer.init)(jax.random.key(5)).params)
     untrained, ensemble = (
         evaluate(KEY, mdp, acting, 16) for acting in (policy, advice.follow_advice)
     )

@@ -17,7 +17,7 @@ from seerax.system import files
 from seerax.system.signals import Stopped
 
 CONFIG = Config(
-    steps=1536, worlds=16, length=8, minibatches=2, evaluations=3, evaluation_episodes=16
+    steps=1536, worlds=16, rollout_length=8, minibatches=2, evaluations=3, evaluation_episodes=16
 )
 
 
@@ -73,7 +73,7 @@ def test_a_policy_comes_back_with_its_problem_and_method(whole):
 
 def test_the_untrained_residual_is_the_ensemble(experiment):
     trainer = experiment.trainer()
-    policy = trainer.policy(trainer.init(jax.random.key(1)).brain)
+    policy = trainer.policy(trainer.init(jax.random.key(1)).params)
     ours, theirs = (
         rollout.evaluate(jax.random.key(2), trainer.mdp, who, 128).returns
         for who in (policy, follow_advice)

@@ -7,8 +7,16 @@ from dataclasses import replace
 
 import pytest
 
+from seerax.bench.cost_model import (
+    Machine,
+    Work,
+    calibrated,
+    grown_speed_up,
+    iteration,
+    speed_up,
+    table,
+)
 from seerax.ppo.config import Config
-from seerax.scaling import Machine, Work, calibrated, grown_speed_up, iteration, speed_up, table
 
 WORK = Work(steps=65536, messages=65, bytes=40_000)
 MACHINE = Machine(seconds_per_step=2e-6, latency=5e-6, bandwidth=1e9)
@@ -16,7 +24,7 @@ COUNTS = (1, 2, 8, 64, 1000)
 
 
 def test_an_iteration_is_as_the_config_says():
-    work = Work.of(Config(worlds=8, length=4, epochs=3, minibatches=2), parameters=100)
+    work = Work.of(Config(worlds=8, rollout_length=4, epochs=3, minibatches=2), parameters=100)
     assert work == Work(steps=32, messages=7, bytes=400)
 
 

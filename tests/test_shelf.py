@@ -36,7 +36,7 @@ def play(
 ) -> Played:
     def one(key: Array) -> Played:
         def step(world: World, time: Array) -> tuple[World, Played]:
-            policy_key, world_key = rollout.episode_key(key, time)
+            policy_key, world_key = rollout.step_keys(key, time)
             action = mdp.clip(policy(policy_key, world))
             following, outcome = mdp.step(world_key, world, action)
             light = [w._replace(episode=None) for w in (world, following)]

@@ -20,7 +20,7 @@ from seerax.compute import devices
 from seerax.errors import UserError
 from seerax.system import files
 
-TINY = "ppo.worlds=16 ppo.length=8 ppo.minibatches=2 ppo.evaluations=2 ppo.evaluation_episodes=16 ppo.hidden=16"
+TINY = "ppo.worlds=16 ppo.rollout_length=8 ppo.minibatches=2 ppo.evaluations=2 ppo.evaluation_episodes=16 ppo.hidden=16"
 
 
 def command(out: Path, *more: str) -> cli.Sweep:
@@ -59,7 +59,7 @@ def test_the_plan_is_the_product(tmp_path):
         ("ppo.discount", "0.9", 0.9),
         ("ppo.hidden", "64 32", (64, 32)),
         ("scale", "0.5 0.5 0.1", (0.5, 0.5, 0.1)),
-        ("bonus_form", "entropy", "entropy"),
+        ("bonus_form", "potential", "potential"),
     ],
 )
 def test_a_value_is_read_as_its_field_wants_it(name, text, value):
@@ -268,8 +268,8 @@ def test_a_stopped_sweep_leaves_nobody_and_the_same_command_finishes_it(tmp_path
     wait_until(lambda: not any(map(alive, helpers)), "a worker is left", 10)
     (saved,) = job.folder.checkpoints.numbers()
     assert 128 * saved == sweep.steps_done(job) < job.steps
-    done = subprocess.run(asked, capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0, done.stderr
+    completed = subprocess.run(asked, capture_output=True, text=True, timeout=120)
+    assert completed.returncode == 0, completed.stderr
     assert f"iteration {saved}." in (tmp_path / "logs" / f"{job.name}.log").read_text()
     assert job.finished() and sweep.steps_done(job) == job.steps
     assert json.loads((tmp_path / "summary.json").read_text())["rows"][0]["seeds"] == 1

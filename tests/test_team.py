@@ -26,14 +26,14 @@ BATCH, LAST = 16 * 8, 24 * 16 * 8
 CONFIG = Config(
     steps=LAST,
     worlds=16,
-    length=8,
+    rollout_length=8,
     minibatches=2,
     learning_rate=3e-3,
     hidden=(16,),
     evaluations=4,
     evaluation_episodes=16,
 )
-TINY = "--ppo.worlds 16 --ppo.length 8 --ppo.minibatches 2 --ppo.learning-rate 3e-3 --ppo.hidden 16 --ppo.exploration 1"
+TINY = "--ppo.worlds 16 --ppo.rollout-length 8 --ppo.minibatches 2 --ppo.learning-rate 3e-3 --ppo.hidden 16 --ppo.exploration 1"
 TINY += " --ppo.exploration-end 1 --ppo.evaluations 4 --ppo.evaluation-episodes 16"
 LIMIT = 240  # seconds that any pair of processes may take
 
@@ -86,7 +86,7 @@ class Ended:
         self.codes = [process.returncode for process in processes]
         self.said = [path.read_text() for path in said]
 
-    def brains(self) -> list[list[np.ndarray]]:
+    def many_params(self) -> list[list[np.ndarray]]:
         return [list(np.load(path).values()) for path in self.learned]
 
 
@@ -114,7 +114,7 @@ def test_a_killed_peer_ends_the_run_with_a_clear_error_in_bounded_time(cut):
 
 def test_the_run_resumes_and_both_hold_the_same_parameters_bit_for_bit(resumed, folder):
     assert resumed.codes == [0, 0], resumed.said
-    for one, other in zip(*resumed.brains(), strict=True):
+    for one, other in zip(*resumed.many_params(), strict=True):
         np.testing.assert_array_equal(one, other)
     steps = [row["steps"] for row in runs.RunFolder(folder / "run").rows()]
     assert steps == list(range(0, LAST + 1, BATCH))
@@ -124,14 +124,16 @@ def test_two_processes_learn_what_one_with_two_devices_learns(resumed, folder):
     """The same worlds and the same randomness, although cut and resumed: only the order of sums may differ."""
     experiment = replace(experiments.settings("tiger"), ppo=CONFIG)
     alone = runs.Run(experiment, 0, 1, runs.RunFolder(folder / "alone"))
-    learned = runs.train(alone).learner
+    learned = runs.train(alone).train_state
     assert alone.folder.read_config() == runs.RunFolder(folder / "run").read_config()
-    for one, other in zip(jax.tree.leaves(learned.brain), resumed.brains()[0], strict=True):
+    for one, other in zip(jax.tree.leaves(learned.params), resumed.many_params()[0], strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)
     kept = runs.load_checkpoint(
         replace(alone, folder=runs.RunFolder(folder / "run")), experiment.trainer()
     )
-    np.testing.assert_array_equal(kept.learner.worlds.score, learned.worlds.score)
+    np.testing.assert_array_equal(
+        kept.train_state.worlds.episode_return, learned.worlds.episode_return
+    )
 
 
 def test_only_the_first_process_speaks_and_writes(resumed, folder):
@@ -161,9 +163,9 @@ def test_a_process_alone_is_its_own_first_and_changes_nothing():
     tree = {"key": jax.random.key(1), "array": np.arange(3)}
     assert distributed.allgather(tree)["key"] is tree["key"]
     with distributed.together(None):
-        done = []
-        distributed.on_main(lambda: done.append(1))
-    assert done == [1]
+        completed = []
+        distributed.on_main(lambda: completed.append(1))
+    assert completed == [1]
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@
 Each is tried with one thread and with all, and the faster counts: small networks often suffer from threads.
 The first is how the library is mostly used. The second is the fastest we know to offer it: hardly any time is spent in
 the simulation, and its networks see large batches. Only our environments come as a batch.
-Runs in an environment of its own, see seerax.peers.
+Runs in an environment of its own, see seerax.bench.peers.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ def rates(name: str, form: str, threads: int) -> list[float]:
     """Steps per second of each iteration after the first."""
     torch.set_num_threads(threads)
     settings = {key: value for key, value in SETTINGS[form].items() if key != "n_envs"}
-    learner = PPO(
+    train_state = PPO(
         "MlpPolicy",
         environment(name, form),
         policy_kwargs={"net_arch": NETWORK},
@@ -135,7 +135,7 @@ def rates(name: str, form: str, threads: int) -> list[float]:
         **settings,
     )
     watch = Watch()
-    learner.learn(10**9, callback=watch)
+    train_state.learn(10**9, callback=watch)
     steps = SETTINGS[form]["n_envs"] * SETTINGS[form]["n_steps"]
     return [steps / seconds for seconds in np.diff(watch.begun)[WARM_UP:].tolist()]
 

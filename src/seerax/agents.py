@@ -60,7 +60,7 @@ class Agent:
     inputs: View
     compose: Compose
 
-    def composed(self, compose: Compose) -> Agent:
+    def with_compose(self, compose: Compose) -> Agent:
         return replace(self, compose=compose)
 
 

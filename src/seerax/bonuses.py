@@ -13,7 +13,7 @@ from seerax.core import Belief, Bonus, Filter
 def belief_change(epsilon: float) -> Bonus:
     """The paper's information bonus, epsilon * ||b - b'||_1. It can change what is optimal."""
 
-    def bonus(filter: Filter, belief: Belief, next_belief: Belief, done: Array) -> Array:
+    def bonus(filter: Filter, belief: Belief, next_belief: Belief, terminated: Array) -> Array:
         return epsilon * jnp.abs(filter.vector(next_belief) - filter.vector(belief)).sum()
 
     return bonus
@@ -22,7 +22,7 @@ def belief_change(epsilon: float) -> Bonus:
 def information_gain(epsilon: float) -> Bonus:
     """The authors' code: epsilon * (H(b) - H(b')), H the normalised entropy. What is known at the end stays paid."""
 
-    def bonus(filter: Any, belief: Belief, next_belief: Belief, done: Array) -> Array:
+    def bonus(filter: Any, belief: Belief, next_belief: Belief, terminated: Array) -> Array:
         return epsilon * (filter.entropy(belief) - filter.entropy(next_belief))
 
     return bonus
@@ -34,8 +34,8 @@ def potential(epsilon: float, discount: float = 1.0) -> Bonus:
     Phi is zero once the task is done, so with the learner's own discount no optimum changes (Ng et al., 1999).
     """
 
-    def bonus(filter: Any, belief: Belief, next_belief: Belief, done: Array) -> Array:
-        left = jnp.where(done, 0.0, filter.entropy(next_belief))
+    def bonus(filter: Any, belief: Belief, next_belief: Belief, terminated: Array) -> Array:
+        left = jnp.where(terminated, 0.0, filter.entropy(next_belief))
         return epsilon * (filter.entropy(belief) - discount * left)
 
     return bonus

@@ -17,7 +17,7 @@ import seerax
 from seerax.errors import UserError
 from seerax.system import files, pytrees
 
-FORMAT = 1
+FORMAT = 2
 KEPT = 2  # the newest ones; older ones go once a newer one is complete
 DAMAGED = "damaged"  # the folder for what was set aside
 

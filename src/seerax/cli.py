@@ -61,8 +61,8 @@ class Train:
     """Instead of advice + scale * raw, act on (1 - w) * advice + w * raw."""
     bonus: float = 0.0
     """Epsilon of the information bonus while training."""
-    bonus_form: Literal["l1", "gain", "entropy"] = "l1"
-    """l1: the paper's change of belief. gain: the loss of entropy, as in the authors' code. entropy: potential-based,
+    bonus_form: Literal["belief_change", "information_gain", "potential"] = "belief_change"
+    """belief_change: the paper's. information_gain: the loss of entropy, as in the authors' code. potential: shaping,
     which cannot change what is optimal."""
     devices: Annotated[int | None, arg(metavar="N")] = None
     """Share the worlds among so many cores or accelerators (default: all there are)."""

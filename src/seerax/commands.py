@@ -21,8 +21,8 @@ from seerax.compute import devices, distributed
 from seerax.core import BeliefMDP, Policy
 from seerax.errors import UserError, unknown, writing
 from seerax.experiments import Experiment
+from seerax.paper.reference import ORIGINALS
 from seerax.ppo import Progress
-from seerax.problems.originals import ORIGINALS
 from seerax.progress import TrainingBar, episode_bar, steps_bar
 from seerax.rollout import Evaluation
 from seerax.system import files
@@ -74,7 +74,7 @@ def _train(run: runs.Run, command: cli.Train) -> Progress:
         raise UserError(
             f"{command.devices} devices cannot share {trainer.config.worlds} worlds evenly."
         )
-    trainer.exam()
+    trainer.held_out_keys()
     return train_shown(run, command.resume, command.overwrite, command.save)
 
 
@@ -146,15 +146,15 @@ def conclude(run: runs.Run, best: Any) -> None:
     trainer = run.experiment.trainer()
     mdp = trainer.mdp
     key = runs.evaluation_key(run.seed)
-    brains = [jax.tree.map(lambda leaf, i=i: leaf[i], best) for i in range(run.seeds)]
+    many_params = [jax.tree.map(lambda leaf, i=i: leaf[i], best) for i in range(run.seeds)]
     rows = {"ensemble": rollout.evaluate(key, mdp, follow_advice, FRESH_EPISODES)}
-    for i, brain in enumerate(brains):
+    for i, params in enumerate(many_params):
         name = (
             run.experiment.agent
             if run.seeds == 1
             else f"{run.experiment.agent}, seed {run.seed + i}"
         )
-        rows[name] = rollout.evaluate(key, mdp, trainer.policy(brain), FRESH_EPISODES)
+        rows[name] = rollout.evaluate(key, mdp, trainer.policy(params), FRESH_EPISODES)
     if mdp.expert is not None:
         rows["clairvoyant"] = rollout.evaluate(key, mdp, Clairvoyant(mdp.expert), FRESH_EPISODES)
     files.write_json(run.folder.evaluation, {name: row.summary() for name, row in rows.items()})
@@ -203,7 +203,7 @@ def evaluate(command: cli.Evaluate) -> None:
     key = runs.evaluation_key(command.seed)
     with episode_bar(err, each * len(contestants)) as advance:
         played = [rollout.evaluate(key, mdp, policy, each, advance) for mdp, policy in contestants]
-    result = rollout.joined(played)
+    result = rollout.pool_seeds(played)
     about = {
         "problem": problem,
         "agent": agent,
@@ -259,7 +259,9 @@ def baseline(mdp: BeliefMDP, name: str) -> tuple[BeliefMDP, Policy | Clairvoyant
         raise UserError(f"{name} needs an expert, and this problem names none.")
     if name == "clairvoyant":
         return mdp, Clairvoyant(mdp.expert)
-    return mdp.advised_by(posterior_sampling(mdp.filter, mdp.expert, per="episode")), follow_advice
+    return mdp.with_advisor(
+        posterior_sampling(mdp.filter, mdp.expert, per="episode")
+    ), follow_advice
 
 
 # ---- check -------------------------------------------------------------------------------------------------------
@@ -284,7 +286,7 @@ def check(command: cli.Check) -> None:
 def replay(command: cli.Replay) -> None:
     devices.prepare()
     ppo, fault = runs.load_fault(command.fault, command.problem)
-    lines = faults.told(faults.examine(ppo, fault.learner))
+    lines = faults.told(faults.examine(ppo, fault.train_state))
     for line in lines or ["All is finite now: the fault is gone."]:
         out.print(escape(line), soft_wrap=True)
 

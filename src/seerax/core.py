@@ -28,7 +28,7 @@ class Step(NamedTuple):
 
     state: State
     reward: Array
-    done: Array
+    terminated: Array
 
 
 class Moment(NamedTuple):
@@ -109,7 +109,7 @@ class World(NamedTuple):
     situation: Situation
     time: Array
     over: Array  # ended, by the task or by the clock; the next step starts afresh
-    score: Array  # return so far
+    episode_return: Array  # return so far
     episode: Key
 
 
@@ -118,7 +118,7 @@ class Outcome(NamedTuple):
 
     reward: Array
     bonus: Array
-    done: Array
+    terminated: Array
     over: Array
 
 
@@ -155,7 +155,7 @@ class BeliefMDP:
     def action_size(self) -> int:
         return int(jnp.shape(jnp.asarray(self.problem.action_low))[0])
 
-    def advised_by(self, advisor: Advisor) -> BeliefMDP:
+    def with_advisor(self, advisor: Advisor) -> BeliefMDP:
         return replace(self, advisor=advisor)
 
     def with_bonus(self, bonus: Bonus | None) -> BeliefMDP:
@@ -172,19 +172,23 @@ class BeliefMDP:
     def _move(self, key: Key, world: World, action: Action) -> tuple[World, Outcome]:
         step_key, evolve_key = jax.random.split(key)
         (state, belief, advice), latent = world.situation, world.latent
-        next_state, reward, done = self.problem.step(step_key, state, action, latent)
+        next_state, reward, terminated = self.problem.step(step_key, state, action, latent)
         next_state = jax.tree.map(strong_dtype, next_state)
         next_belief = self.filter.update(belief, state, action, next_state)
         evolve = getattr(self.problem, "evolve", None)
         next_latent = evolve(evolve_key, state, action, next_state, latent) if evolve else latent
         time = world.time + 1
-        over = done | (time >= self.problem.horizon)
+        over = terminated | (time >= self.problem.horizon)
         reward = jnp.asarray(reward, jnp.float32)
-        bonus = self.bonus(self.filter, belief, next_belief, done) if self.bonus else jnp.float32(0)
-        outcome = Outcome(reward, bonus, jnp.asarray(done), over)
+        bonus = (
+            self.bonus(self.filter, belief, next_belief, terminated)
+            if self.bonus
+            else jnp.float32(0)
+        )
+        outcome = Outcome(reward, bonus, jnp.asarray(terminated), over)
         situation = Situation(next_state, next_belief, advice)
         return World(
-            next_latent, situation, time, over, world.score + reward, world.episode
+            next_latent, situation, time, over, world.episode_return + reward, world.episode
         ), outcome
 
     def _ask(self, key: Key, world: World) -> World:

@@ -34,7 +34,7 @@ class Experiment:
     blend: float | None = None  # instead of the sum, (1 - w) * advice + w * raw
     bonus: float = 0.0  # epsilon of the information bonus
     bonus_form: str = (
-        "l1"  # l1: the paper's change of belief; gain: its code's; entropy: potential-based
+        "belief_change"  # the paper's; information_gain: its code's; potential: shaping
     )
     ppo: Config = field(default_factory=Config)
 
@@ -50,13 +50,13 @@ class Experiment:
         agent = agents.AGENTS[self.agent]
         learns_residual = self.agent.startswith("brpo")
         if self.blend is not None and learns_residual:
-            return agent.composed(agents.blend(self.blend))
-        return agent.composed(
+            return agent.with_compose(agents.blend(self.blend))
+        return agent.with_compose(
             agents.residual(self.scale) if learns_residual else agents.direct(self.scale)
         )
 
     def trainer(self) -> PPO:
-        for complaint in self.ppo.problems():
+        for complaint in self.ppo.complaints():
             raise UserError(f"This cannot be trained: {complaint}.")
         mdp = self.mdp()
         for name, value in (("scale", self.scale), ("blend", self.blend), ("bonus", self.bonus)):
@@ -72,9 +72,9 @@ class Experiment:
     def _bonus(self, discount: float) -> Bonus | None:
         shaping = partial(potential, discount=discount)
         forms: dict[str, Any] = {
-            "l1": belief_change,
-            "gain": information_gain,
-            "entropy": shaping,
+            "belief_change": belief_change,
+            "information_gain": information_gain,
+            "potential": shaping,
         }
         if self.bonus_form not in forms:
             raise unknown("bonus form", self.bonus_form, forms)
@@ -101,7 +101,7 @@ def without_advice(experiment: Experiment) -> Experiment:
 QUICK = Config(
     steps=6_000_000,
     worlds=2048,
-    length=16,
+    rollout_length=16,
     minibatches=8,
     learning_rate=3e-3,
     exploration=2.0,
@@ -130,7 +130,11 @@ SETTINGS = {
         "armshelf",
         scale=(1.0, 1.0, 1.0, 0.1),
         ppo=replace(
-            LONG, steps=20_000_000, discount=0.999, trace=0.97, exploration=(0.3, 0.3, 0.3, 1.0)
+            LONG,
+            steps=20_000_000,
+            discount=0.999,
+            gae_lambda=0.97,
+            exploration=(0.3, 0.3, 0.3, 1.0),
         ),
     ),
     "maze4": Experiment("maze4", scale=(0.5, 0.5, 0.1), ppo=replace(MAZE, steps=20_000_000)),

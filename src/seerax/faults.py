@@ -1,7 +1,7 @@
 """Numbers that are no numbers: noticed in the iteration in which they appear, written down, and played again.
 
 An iteration with a state, belief, advice, loss or gradient that is not finite changes nothing that is learned (see
-`ppo.iterate`); the worlds in question start afresh. If it happens several times in a row the run stops and leaves a
+`iterate`); the worlds in question start afresh. If it happens several times in a row the run stops and leaves a
 file with the learner as it was before that iteration, key included, so that playing it again meets the same fault.
 """
 
@@ -19,7 +19,8 @@ from jax.sharding import PartitionSpec as P
 from seerax.compute import devices
 from seerax.core import Action, Situation, World, finite_parts
 from seerax.numerics import trees
-from seerax.ppo import PPO, Learner, play, streams
+from seerax.ppo import PPO
+from seerax.ppo.play import TrainState, play, split_keys
 from seerax.system import pytrees
 
 PATIENCE = 3  # updates skipped in a row before a run stops
@@ -60,36 +61,36 @@ class Offence(NamedTuple):
 class Fault(NamedTuple):
     """The learner before the iteration in question, what it measured, and its offences, first ones first."""
 
-    learner: Learner
+    train_state: TrainState
     metrics: dict[str, Array]
     offences: Offence
 
 
-def examine(ppo: PPO, learner: Learner) -> Fault:
+def examine(ppo: PPO, train_state: TrainState) -> Fault:
     """Play one iteration again, looking at every step."""
-    whole = Learner(P(), P(), P(devices.WORLDS), P(), P())  # type: ignore[arg-type]
+    whole = TrainState(P(), P(), P(devices.WORLDS), P(), P())  # type: ignore[arg-type]
     steps = jax.jit(
         jax.shard_map(
-            lambda learner: _steps(ppo, learner),
+            lambda train_state: _steps(ppo, train_state),
             mesh=ppo.mesh,
             in_specs=(whole,),
             out_specs=P(None, devices.WORLDS),
             check_vma=False,
         )
     )
-    _, metrics = ppo.iterate(learner)
-    return Fault(learner, metrics, _first_offences(steps(learner)))
+    _, metrics = ppo.iterate(train_state)
+    return Fault(train_state, metrics, _first_offences(steps(train_state)))
 
 
-def _steps(ppo: PPO, learner: Learner) -> tuple[World, Action, Situation, Situation]:
+def _steps(ppo: PPO, train_state: TrainState) -> tuple[World, Action, Situation, Situation]:
     def note(
         world: World, action: Action, following: World
     ) -> tuple[World, Action, Situation, Situation]:
         return world, action, following.situation, finite_parts(following.situation)
 
-    _, play_key, _ = streams(learner.key)
-    _, played, _ = play(ppo, play_key, learner.brain, learner.worlds, note)
-    return played.noted
+    _, play_key, _ = split_keys(train_state.key)
+    _, trajectory, _ = play(ppo, play_key, train_state.params, train_state.worlds, note)
+    return trajectory.extras
 
 
 def _first_offences(steps: tuple[World, Action, Situation, Situation]) -> Offence:
@@ -109,19 +110,19 @@ def dump(path: Path, fault: Fault, about: dict[str, Any]) -> None:
 
 def load(path: Path, ppo: PPO, offences: int) -> Fault:
     """The learner as it was; whatever else the file holds can be had by examining it again."""
-    learner = jax.eval_shape(ppo.init, jax.random.key(0))
-    like = jax.eval_shape(lambda learner: _like(ppo, learner, offences), learner)
+    train_state = jax.eval_shape(ppo.init, jax.random.key(0))
+    like = jax.eval_shape(lambda train_state: _like(ppo, train_state, offences), train_state)
     return pytrees.load_tree(path, like)
 
 
-def _like(ppo: PPO, learner: Learner, count: int) -> Fault:
-    some = jax.tree.map(lambda leaf: leaf[jnp.zeros(count, int)], learner.worlds)
+def _like(ppo: PPO, train_state: TrainState, count: int) -> Fault:
+    some = jax.tree.map(lambda leaf: leaf[jnp.zeros(count, int)], train_state.worlds)
     where = jnp.zeros(count, jax.dtypes.canonicalize_dtype(int))
     fine = Situation(*[jnp.zeros(count, bool)] * 3)
     offence = Offence(
         where, where, some, jnp.zeros((count, ppo.mdp.action_size)), some.situation, fine
     )
-    return Fault(learner, ppo.iterate(learner)[1], offence)
+    return Fault(train_state, ppo.iterate(train_state)[1], offence)
 
 
 def told(fault: Fault) -> list[str]:

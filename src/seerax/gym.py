@@ -41,7 +41,7 @@ shared = cache(problems.make)  # environments of one problem share what was comp
 # ---- one world ---------------------------------------------------------------------------------------------------
 
 
-class Run(NamedTuple):
+class EnvState(NamedTuple):
     """Episodes one after another, all from one key."""
 
     key: Key
@@ -49,7 +49,7 @@ class Run(NamedTuple):
     world: World
 
 
-class Seen(NamedTuple):
+class Observed(NamedTuple):
     """What Gymnasium is told after a step."""
 
     observation: Array
@@ -59,33 +59,35 @@ class Seen(NamedTuple):
     success: Array
 
 
-def begin(mdp: BeliefMDP, seed: Array) -> tuple[Run, Array]:
+def begin(mdp: BeliefMDP, seed: Array) -> tuple[EnvState, Array]:
     key = jax.random.key(seed)
     world = rollout.start(mdp, key)
-    return Run(key, jnp.int32(0), world), agents.brpo.inputs(mdp, world.situation)
+    return EnvState(key, jnp.int32(0), world), agents.brpo.inputs(mdp, world.situation)
 
 
-def advance(mdp: BeliefMDP, run: Run, action: Array) -> tuple[Run, Seen]:
+def advance(mdp: BeliefMDP, env_state: EnvState, action: Array) -> tuple[EnvState, Observed]:
     """One step, or a fresh start if the world is over."""
-    _, world_key = rollout.episode_key(run.key, run.clock)
-    world, outcome = mdp.step(world_key, run.world, stretched(mdp, action))
+    _, world_key = rollout.step_keys(env_state.key, env_state.clock)
+    world, outcome = mdp.step(world_key, env_state.world, to_problem_units(mdp, action))
     observation = agents.brpo.inputs(mdp, world.situation)
-    success = rollout.succeeded(mdp, world, outcome.done)
-    seen = Seen(observation, outcome.reward, outcome.done, outcome.over & ~outcome.done, success)
-    return Run(run.key, run.clock + 1, world), seen
+    success = rollout.succeeded(mdp, world, outcome.terminated)
+    observed = Observed(
+        observation, outcome.reward, outcome.terminated, outcome.over & ~outcome.terminated, success
+    )
+    return EnvState(env_state.key, env_state.clock + 1, world), observed
 
 
 begin_one, advance_one = (jax.jit(each, static_argnums=0) for each in (begin, advance))
 
 
 @partial(jax.jit, static_argnums=0)
-def begin_many(mdp: BeliefMDP, seeds: Array) -> tuple[Run, Array]:
+def begin_many(mdp: BeliefMDP, seeds: Array) -> tuple[EnvState, Array]:
     return jax.vmap(partial(begin, mdp))(seeds)
 
 
 @partial(jax.jit, static_argnums=0)
-def advance_many(mdp: BeliefMDP, runs: Run, actions: Array) -> tuple[Run, Seen]:
-    return jax.vmap(partial(advance, mdp))(runs, actions)
+def advance_many(mdp: BeliefMDP, env_states: EnvState, actions: Array) -> tuple[EnvState, Observed]:
+    return jax.vmap(partial(advance, mdp))(env_states, actions)
 
 
 def words(seeds: Sequence[int | None]) -> np.ndarray:
@@ -93,9 +95,11 @@ def words(seeds: Sequence[int | None]) -> np.ndarray:
     return np.array([(seed or 0) % 2**32 for seed in seeds], np.uint32)
 
 
-def cut(run: Run) -> Run:
+def cut(env_state: EnvState) -> EnvState:
     """The same, its episode declared over: the next step starts afresh."""
-    return run._replace(world=run.world._replace(over=jnp.ones_like(run.world.over)))
+    return env_state._replace(
+        world=env_state.world._replace(over=jnp.ones_like(env_state.world.over))
+    )
 
 
 # ---- spaces ------------------------------------------------------------------------------------------------------
@@ -132,13 +136,13 @@ def bounds(mdp: BeliefMDP) -> tuple[np.ndarray, np.ndarray]:
     return (high + low) / 2, (high - low) / 2
 
 
-def stretched(mdp: BeliefMDP, action: Any) -> Any:
+def to_problem_units(mdp: BeliefMDP, action: Any) -> Any:
     """From [-1, 1] to the problem's units."""
     centre, half = bounds(mdp)
     return centre + half * action
 
 
-def shrunk(mdp: BeliefMDP, action: Any) -> Any:
+def to_unit_box(mdp: BeliefMDP, action: Any) -> Any:
     """From the problem's units, such as those of advice, to [-1, 1]."""
     centre, half = bounds(mdp)
     return (action - centre) / half
@@ -157,7 +161,7 @@ class BeliefEnv(gymnasium.Env[np.ndarray, np.ndarray]):
         self.render_mode = render_mode
         self.observation_space = observation_space(self.mdp)
         self.action_space = action_space(self.mdp)
-        self.run: Run | None = None
+        self.env_state: EnvState | None = None
         self.over = True
         self.last_action = np.zeros(self.mdp.action_size, np.float32)
 
@@ -166,27 +170,31 @@ class BeliefEnv(gymnasium.Env[np.ndarray, np.ndarray]):
     ) -> tuple[np.ndarray, dict]:
         super().reset(seed=seed)
         self.over, self.last_action = False, np.zeros_like(self.last_action)
-        if seed is None and self.run is not None:
-            self.run, (observation, *_) = advance_one(self.mdp, cut(self.run), self.last_action)
+        if seed is None and self.env_state is not None:
+            self.env_state, (observation, *_) = advance_one(
+                self.mdp, cut(self.env_state), self.last_action
+            )
         else:
-            self.run, observation = begin_one(self.mdp, words([self.np_random_seed])[0])
+            self.env_state, observation = begin_one(self.mdp, words([self.np_random_seed])[0])
         return np.array(observation), {}
 
     def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
-        if self.run is None or self.over:
+        if self.env_state is None or self.over:
             raise ResetNeeded("The episode is over, or none has begun: call reset() first.")
-        self.run, seen = advance_one(self.mdp, self.run, np.asarray(action, np.float32))
-        terminated, truncated = bool(seen.terminated), bool(seen.truncated)
-        self.over, self.last_action = terminated or truncated, stretched(self.mdp, action)
+        self.env_state, observed = advance_one(
+            self.mdp, self.env_state, np.asarray(action, np.float32)
+        )
+        terminated, truncated = bool(observed.terminated), bool(observed.truncated)
+        self.over, self.last_action = terminated or truncated, to_problem_units(self.mdp, action)
         tells = self.over and hasattr(self.mdp.problem, "succeeded")
-        info = {"is_success": bool(seen.success)} if tells else {}
-        return np.array(seen.observation), float(seen.reward), terminated, truncated, info
+        info = {"is_success": bool(observed.success)} if tells else {}
+        return np.array(observed.observation), float(observed.reward), terminated, truncated, info
 
     def render(self) -> np.ndarray | None:  # type: ignore[override]
         """The problem's own drawing, for human eyes: it shows the latent."""
-        if self.render_mode is None or self.run is None:
+        if self.render_mode is None or self.env_state is None:
             return None
-        return picture(self.mdp, jax.device_get(self.run.world), self.last_action)
+        return picture(self.mdp, jax.device_get(self.env_state.world), self.last_action)
 
 
 class BeliefVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
@@ -201,18 +209,20 @@ class BeliefVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
         self.single_action_space = action_space(self.mdp)
         self.observation_space = batch_space(self.single_observation_space, num_envs)
         self.action_space = batch_space(self.single_action_space, num_envs)
-        self.runs: Run | None = None
+        self.env_states: EnvState | None = None
 
     def reset(  # type: ignore[override]
         self, *, seed: int | Sequence[int] | None = None, options: dict[str, Any] | None = None
     ) -> tuple[np.ndarray, dict[str, Any]]:
         """One seed for all, or one each. Without a seed, what is running ends and fresh episodes begin."""
         super().reset(seed=seed if isinstance(seed, int) else None)
-        if seed is None and self.runs is not None:
+        if seed is None and self.env_states is not None:
             nothing = np.zeros((self.num_envs, self.mdp.action_size), np.float32)
-            self.runs, (observation, *_) = advance_many(self.mdp, cut(self.runs), nothing)
+            self.env_states, (observation, *_) = advance_many(
+                self.mdp, cut(self.env_states), nothing
+            )
         else:
-            self.runs, observation = begin_many(self.mdp, words(self._seeds(seed)))
+            self.env_states, observation = begin_many(self.mdp, words(self._seeds(seed)))
         return np.array(observation), {}
 
     def _seeds(self, seed: int | Sequence[int] | None) -> list[int]:
@@ -225,10 +235,12 @@ class BeliefVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
     def step(
         self, actions: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
-        if self.runs is None:
+        if self.env_states is None:
             raise ResetNeeded("No episode has begun: call reset() first.")
-        self.runs, seen = advance_many(self.mdp, self.runs, np.asarray(actions, np.float32))
-        observation, reward, terminated, truncated, success = (np.array(each) for each in seen)
+        self.env_states, observed = advance_many(
+            self.mdp, self.env_states, np.asarray(actions, np.float32)
+        )
+        observation, reward, terminated, truncated, success = (np.array(each) for each in observed)
         over = terminated | truncated
         tells = over.any() and hasattr(self.mdp.problem, "succeeded")
         info = {"is_success": success & over, "_is_success": over} if tells else {}

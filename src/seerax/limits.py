@@ -21,7 +21,7 @@ def size(tree: Any) -> int:
     return sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(tree))
 
 
-def brain_bytes(ppo: PPO, inputs: int) -> int:
+def params_bytes(ppo: PPO, inputs: int) -> int:
     exploration = jax.ShapeDtypeStruct((ppo.mdp.action_size,), "float32")
     key = jax.eval_shape(lambda: jax.random.key(0))
     return size(
@@ -33,11 +33,13 @@ def needs(ppo: PPO, seeds: int) -> tuple[int, int]:
     """(memory, one checkpoint) in bytes: lower bounds, so what is refused cannot fit."""
     world = jax.eval_shape(ppo.mdp.reset, jax.eval_shape(lambda: jax.random.key(0)))
     inputs = jax.eval_shape(partial(ppo.agent.inputs, ppo.mdp), world.situation).shape[0]
-    brain, config = brain_bytes(ppo, inputs), ppo.config
-    learner = 3 * brain + config.worlds * size(world)  # two moments of the optimiser
+    params, config = params_bytes(ppo, inputs), ppo.config
+    train_state = 3 * params + config.worlds * size(world)  # two moments of the optimiser
     step = 4 * (inputs + ppo.mdp.action_size + 6)
-    memory = 2 * learner + COPIES * config.batch * step + config.evaluation_episodes * size(world)
-    return seeds * memory, seeds * (learner + brain)
+    memory = (
+        2 * train_state + COPIES * config.batch * step + config.evaluation_episodes * size(world)
+    )
+    return seeds * memory, seeds * (train_state + params)
 
 
 def available_memory() -> int | None:
@@ -59,7 +61,7 @@ def check(ppo: PPO, seeds: int, folder: Path) -> None:
     memory, checkpoint = needs(ppo, seeds)
     there = available_memory()
     if jax.default_backend() == "cpu" and there is not None and memory > there:
-        less = "fewer --ppo.worlds, a shorter --ppo.length or fewer --seeds"
+        less = "fewer --ppo.worlds, a shorter --ppo.rollout-length or fewer --seeds"
         raise UserError(
             f"This run needs at least {told(memory)} of memory and {told(there)} are free: ask for {less}."
         )

@@ -75,7 +75,7 @@ def of_the_paper(name: str, path: Path, command: cli.Figure) -> None:
 def sensing(path: Path, command: cli.Figure) -> None:
     """One map, or those of all problems that can be drawn."""
     maps = []
-    for title, mdp, policy in players(command, problems.SENSING):
+    for title, mdp, policy in players(command, problems.WITH_SENSING):
         if not hasattr(mdp.problem, "draw_place"):
             raise UserError("Where it senses is drawn for Maze4, Maze10 and Door4 only.")
         maps.append(figures.gather(title, mdp.problem, episodes_to_map(mdp, policy)))
@@ -90,7 +90,7 @@ def episodes_to_map(mdp: BeliefMDP, policy: Policy | Any) -> list[rollout.Episod
 def keyframes(path: Path, command: cli.Figure) -> None:
     key = runs.episode_key(0, command.episode)
     reels = []
-    for title, mdp, policy in players(command, ("crowdnav", *problems.SENSING)):
+    for title, mdp, policy in players(command, ("crowdnav", *problems.WITH_SENSING)):
         if not hasattr(mdp.problem, "draw"):
             raise UserError(f"{title} has no draw method, so there is nothing to see.")
         reels.append(figures.Reel(title, mdp.problem, rollout.record(key, mdp, policy)))

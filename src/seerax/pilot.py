@@ -34,7 +34,7 @@ Interpret = Callable[
 
 
 @dataclass(frozen=True)
-class Told:
+class ExternalState:
     """A problem as a pilot meets it: the state is told, the latent is not, and the clock is somebody else's."""
 
     state: State  # that follows, or that the episode begins with
@@ -52,19 +52,19 @@ class Told:
         return Step(self.state, jnp.float32(0), jnp.bool_(False))
 
 
-def told(mdp: BeliefMDP, state: State) -> BeliefMDP:
-    problem: Any = Told(state, mdp.problem.action_low, mdp.problem.action_high)
+def external_mdp(mdp: BeliefMDP, state: State) -> BeliefMDP:
+    problem: Any = ExternalState(state, mdp.problem.action_low, mdp.problem.action_high)
     return BeliefMDP(problem, mdp.filter, mdp.advisor)
 
 
-class Coins(NamedTuple):
+class EpisodeKeys(NamedTuple):
     """Keys of an episode, as plain numbers: JAX is slow to hand over its own kind."""
 
     key: Array  # as `rollout` plays it
     episode: Array  # of the world
 
 
-class Flight(NamedTuple):
+class Decision(NamedTuple):
     """What a decision leaves behind."""
 
     action: Action
@@ -72,24 +72,36 @@ class Flight(NamedTuple):
     time: Array
 
 
-def begin(mdp: BeliefMDP, policy: Policy, key: Array, state: State) -> tuple[Coins, Flight]:
-    world = rollout.start(told(mdp, state), jax.random.wrap_key_data(key))
-    return Coins(key, jax.random.key_data(world.episode)), decided(mdp, policy, key, world)
+def start_episode(
+    mdp: BeliefMDP, policy: Policy, key: Array, state: State
+) -> tuple[EpisodeKeys, Decision]:
+    world = rollout.start(external_mdp(mdp, state), jax.random.wrap_key_data(key))
+    return EpisodeKeys(key, jax.random.key_data(world.episode)), decide(mdp, policy, key, world)
 
 
-def follow(
-    mdp: BeliefMDP, policy: Policy, coins: Coins, flight: Flight, action: Action, next_state: State
-) -> Flight:
+def continue_episode(
+    mdp: BeliefMDP,
+    policy: Policy,
+    episode_keys: EpisodeKeys,
+    decision: Decision,
+    action: Action,
+    next_state: State,
+) -> Decision:
     """What was done and where it led: belief, advice and the next action follow."""
-    key, episode = map(jax.random.wrap_key_data, coins)
-    world = World((), flight.situation, flight.time, jnp.bool_(False), jnp.float32(0), episode)
-    _, world_key = rollout.episode_key(key, flight.time)
-    return decided(mdp, policy, coins.key, told(mdp, next_state).step(world_key, world, action)[0])
+    key, episode = map(jax.random.wrap_key_data, episode_keys)
+    world = World((), decision.situation, decision.time, jnp.bool_(False), jnp.float32(0), episode)
+    _, world_key = rollout.step_keys(key, decision.time)
+    return decide(
+        mdp,
+        policy,
+        episode_keys.key,
+        external_mdp(mdp, next_state).step(world_key, world, action)[0],
+    )
 
 
-def decided(mdp: BeliefMDP, policy: Policy, key: Array, world: World) -> Flight:
-    policy_key, _ = rollout.episode_key(jax.random.wrap_key_data(key), world.time)
-    return Flight(mdp.clip(policy(policy_key, world.situation)), world.situation, world.time)
+def decide(mdp: BeliefMDP, policy: Policy, key: Array, world: World) -> Decision:
+    policy_key, _ = rollout.step_keys(jax.random.wrap_key_data(key), world.time)
+    return Decision(mdp.clip(policy(policy_key, world.situation)), world.situation, world.time)
 
 
 class Pilot:
@@ -102,39 +114,39 @@ class Pilot:
         """Compiles at the first `reset`: keep it. One call of a program per decision, as little as possible in it."""
         self.mdp = mdp
         self.policy = policy
-        self._begin = devices.jit_low_latency(partial(begin, mdp, policy))
-        self._follow = devices.jit_low_latency(partial(follow, mdp, policy))
+        self._begin = devices.jit_low_latency(partial(start_episode, mdp, policy))
+        self._follow = devices.jit_low_latency(partial(continue_episode, mdp, policy))
         self._keys = jax.random.key(0)
-        self._flight: Flight | None = None
+        self._decision: Decision | None = None
 
     def reset(self, state: State, key: Key | None = None) -> None:
         """A new episode: the belief is the prior again, the coins of advisor and policy are fresh."""
         if key is None:
             self._keys, key = jax.random.split(self._keys)
-        first = self._flight is None
-        self._coins, self._flight = self._begin(jax.random.key_data(key), state)
+        first = self._decision is None
+        self._episode_keys, self._decision = self._begin(jax.random.key_data(key), state)
         if first:
             self._follow(
-                self._coins, self._flight, self.act(), state
+                self._episode_keys, self._decision, self.act(), state
             )  # compiled now and not in flight
 
     def act(self) -> np.ndarray:
         """Asked twice without a new observation, the answer is the same."""
-        return np.asarray(self._flying().action)
+        return np.asarray(self._decided().action)
 
     def observe(self, action: Action | np.ndarray, next_state: State) -> None:
         """What was really done, and where it led."""
-        self._flight = self._follow(self._coins, self._flying(), action, next_state)
+        self._decision = self._follow(self._episode_keys, self._decided(), action, next_state)
 
     @property
     def situation(self) -> Situation:
         """State, belief and advice as the policy sees them now."""
-        return self._flying().situation
+        return self._decided().situation
 
-    def _flying(self) -> Flight:
-        if self._flight is None:
+    def _decided(self) -> Decision:
+        if self._decision is None:
             raise UserError("The pilot knows no state yet: call reset(state) first.")
-        return self._flight
+        return self._decision
 
 
 def play(
@@ -143,10 +155,10 @@ def play(
     """The return of one episode of a Gymnasium environment whose actions are in the problem's units."""
     observation, info = env.reset(seed=seed, options=options)
     pilot.reset(interpret(observation, info))
-    score, over = 0.0, False
+    episode_return, over = 0.0, False
     while not over:
         action = pilot.act()
         observation, reward, terminated, truncated, info = env.step(action)
         pilot.observe(action, interpret(observation, info))
-        score, over = score + float(reward), terminated or truncated
-    return score
+        episode_return, over = episode_return + float(reward), terminated or truncated
+    return episode_return

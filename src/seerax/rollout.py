@@ -32,17 +32,17 @@ class Episode(NamedTuple):
     situation: Situation
     action: Array
     reward: Array
-    score: Array  # return including this step; the last row is the final situation, in which nothing is done
+    episode_return: Array  # return including this step; the last row is the final situation, in which nothing is done
     over: Array
 
 
 class Tally(NamedTuple):
     """What is counted of an episode."""
 
-    score: Array
+    episode_return: Array
     length: Array
     sensed: Array  # steps that sensed
-    done: Array  # ended by the task, not by the clock
+    terminated: Array  # ended by the task, not by the clock
     success: Array
     finite_parts: Situation  # part by part, whether it was finite: at the first step when something was not, else at the last
 
@@ -53,7 +53,7 @@ def act(policy: Policy | Clairvoyant, key: Key, world: World) -> Action:
     return policy(key, world.situation)
 
 
-def episode_key(key: Key, time: Array | int) -> tuple[Key, Key]:
+def step_keys(key: Key, time: Array | int) -> tuple[Key, Key]:
     """Keys for (policy, world) at one step. They hang on the episode's key alone, so policies can be paired."""
     first, second = jax.random.split(jax.random.fold_in(key, time + 1))
     return first, second
@@ -68,24 +68,26 @@ def senses(mdp: BeliefMDP, world: World, action: Action) -> Array:
     return test(world.situation.state, mdp.clip(action)) if test else jnp.bool_(False)
 
 
-def succeeded(mdp: BeliefMDP, world: World, done: Array) -> Array:
+def succeeded(mdp: BeliefMDP, world: World, terminated: Array) -> Array:
     test = getattr(mdp.problem, "succeeded", None)
-    return test(world.situation.state, world.latent, done) if test else jnp.bool_(False)
+    return test(world.situation.state, world.latent, terminated) if test else jnp.bool_(False)
 
 
-def tally(mdp: BeliefMDP, policy: Policy | Clairvoyant, keys: Key) -> Tally:
+def play_batch(mdp: BeliefMDP, policy: Policy | Clairvoyant, keys: Key) -> Tally:
     """Play one episode per key, side by side, until the last is over."""
 
     def one(
         key: Key, now: tuple[World, Array, Array, Situation], time: Array
     ) -> tuple[World, Array, Array, Situation]:
         world, sensed, _, whole = now
-        policy_key, world_key = episode_key(key, time)
+        policy_key, world_key = step_keys(key, time)
         action = act(policy, policy_key, world)
         following, outcome = mdp.step(world_key, world, action)
         whole = select(jnp.stack(whole).all(), finite_parts(following.situation), whole)
         return select(
-            world.over, now, (following, sensed + senses(mdp, world, action), outcome.done, whole)
+            world.over,
+            now,
+            (following, sensed + senses(mdp, world, action), outcome.terminated, whole),
         )
 
     def body(carry: tuple[Array, Any]) -> tuple[Array, Any]:
@@ -101,16 +103,16 @@ def tally(mdp: BeliefMDP, policy: Policy | Clairvoyant, keys: Key) -> Tally:
         jax.vmap(finite_parts)(worlds.situation),
     )
     _, last = jax.lax.while_loop(lambda carry: ~carry[1][0].over.all(), body, (jnp.int32(0), first))
-    worlds, sensed, done, whole = last
-    success = jax.vmap(partial(succeeded, mdp))(worlds, done)
-    return Tally(worlds.score, worlds.time, sensed, done, success, whole)
+    worlds, sensed, terminated, whole = last
+    success = jax.vmap(partial(succeeded, mdp))(worlds, terminated)
+    return Tally(worlds.episode_return, worlds.time, sensed, terminated, success, whole)
 
 
 @eqx.filter_jit
-def tally_sharded(mdp: BeliefMDP, policy: Any, keys: Key) -> Tally:
-    """`tally` with the episodes spread over the devices there are."""
+def play_batch_sharded(mdp: BeliefMDP, policy: Any, keys: Key) -> Tally:
+    """`play_batch` with the episodes spread over the devices there are."""
     arrays, static = eqx.partition(policy, eqx.is_array)
-    body = lambda arrays, keys: tally(mdp, eqx.combine(arrays, static), keys)  # noqa: E731
+    body = lambda arrays, keys: play_batch(mdp, eqx.combine(arrays, static), keys)  # noqa: E731
     spread = P(devices.WORLDS)
     mapped = jax.shard_map(
         body,
@@ -163,7 +165,7 @@ class Evaluation:
         }
 
 
-def joined(parts: list[Evaluation]) -> Evaluation:
+def pool_seeds(parts: list[Evaluation]) -> Evaluation:
     """Evaluations of several seeds of one learner as one."""
 
     def together(name: str) -> Any:
@@ -191,13 +193,13 @@ def evaluate(
     tallies = []
     for first in range(0, episodes, batch):
         keys = jax.vmap(partial(jax.random.fold_in, key))(jnp.arange(first, first + batch))
-        tallies.append(jax.device_get(tally_sharded(mdp, policy, keys)))
+        tallies.append(jax.device_get(play_batch_sharded(mdp, policy, keys)))
         progress(min(batch, episodes - first))
     whole = jax.tree.map(lambda *parts: np.concatenate(parts)[:episodes], *tallies)
     refuse_unsound(whole)
     success = whole.success if hasattr(mdp.problem, "succeeded") else None
     sensed = whole.sensed if hasattr(mdp.problem, "senses") else None
-    return Evaluation(whole.score.astype(np.float64), whole.length, sensed, success)
+    return Evaluation(whole.episode_return.astype(np.float64), whole.length, sensed, success)
 
 
 def refuse_unsound(tally: Tally) -> None:
@@ -206,7 +208,10 @@ def refuse_unsound(tally: Tally) -> None:
         "problem's state": tally.finite_parts.state,
         "filter's belief": tally.finite_parts.belief,
     }
-    sources |= {"advisor's advice": tally.finite_parts.advice, "return": np.isfinite(tally.score)}
+    sources |= {
+        "advisor's advice": tally.finite_parts.advice,
+        "return": np.isfinite(tally.episode_return),
+    }
     for source, finite in sources.items():
         wrong = int((~finite).sum())
         if wrong:
@@ -218,19 +223,26 @@ def refuse_unsound(tally: Tally) -> None:
 @eqx.filter_jit
 def _record(key: Key, mdp: BeliefMDP, policy: Any) -> Episode:
     def body(world: World, time: Array) -> tuple[World, Episode]:
-        policy_key, world_key = episode_key(key, time)
+        policy_key, world_key = step_keys(key, time)
         action = act(policy, policy_key, world)
         following, outcome = mdp.step(world_key, world, action)
         following = select(world.over, world, following)
         done = jnp.where(world.over, 0.0, mdp.clip(action))
         moment = Episode(
-            world.latent, world.situation, done, outcome.reward, following.score, world.over
+            world.latent,
+            world.situation,
+            done,
+            outcome.reward,
+            following.episode_return,
+            world.over,
         )
         return following, moment
 
     world, moments = jax.lax.scan(body, start(mdp, key), jnp.arange(mdp.problem.horizon))
     nothing = jnp.zeros(mdp.action_size)
-    last = Episode(world.latent, world.situation, nothing, jnp.float32(0), world.score, world.over)
+    last = Episode(
+        world.latent, world.situation, nothing, jnp.float32(0), world.episode_return, world.over
+    )
     return jax.tree.map(lambda many, one: jnp.concatenate([many, one[None]]), moments, last)
 
 

@@ -25,11 +25,13 @@ from seerax.compute import devices, distributed
 from seerax.errors import UserError, one_line, writing
 from seerax.experiments import Experiment, experiment_from
 from seerax.logs import Log
-from seerax.ppo import PPO, Brain, LearnedPolicy, Learner, Progress
+from seerax.ppo import PPO, LearnedPolicy, Progress
+from seerax.ppo.params import Params
+from seerax.ppo.play import TrainState
 from seerax.system import files, lock, pytrees, signals
 from seerax.system.signals import Say
 
-FORMAT = 1  # of run folders and policy files
+FORMAT = 2  # of run folders and policy files
 TRAINING, EVALUATION = 1, 2  # streams of randomness that never meet
 
 
@@ -325,7 +327,7 @@ class Session:
         number = self.number(progress)
         if number == self.saved[1] or not self.watch.healthy:
             return
-        kept = distributed.allgather((progress.learner, progress.best, progress.best_return))
+        kept = distributed.allgather((progress.train_state, progress.best, progress.best_return))
         if self.log is not None:
             with writing(self.run.folder.path, self.kept()):
                 self.log.sync()
@@ -345,8 +347,8 @@ class Session:
             raise UserError(
                 f"Seed {seed} met numbers that are not finite; resume without --distributed to see which."
             )
-        learner = Learner(*jax.tree.map(lambda leaf: leaf[i], before.learner))
-        fault = faults.examine(self.ppo, learner)
+        train_state = TrainState(*jax.tree.map(lambda leaf: leaf[i], before.train_state))
+        fault = faults.examine(self.ppo, train_state)
         about = {
             "format": FORMAT,
             "experiment": asdict(self.run.experiment),
@@ -372,10 +374,10 @@ def load_together(run: Run, ppo: PPO, say: Say) -> Progress | None:
     return found[0] if found else load_checkpoint(run, ppo)
 
 
-def checkpoint_shapes(run: Run, ppo: PPO) -> tuple[Learner, Brain, jax.ShapeDtypeStruct]:
+def checkpoint_shapes(run: Run, ppo: PPO) -> tuple[TrainState, Params, jax.ShapeDtypeStruct]:
     """(learner, best brain, its held-out return), as `Session.save` keeps them."""
-    learner = jax.eval_shape(jax.vmap(ppo.init), training_keys(run.seed, run.seeds))
-    return learner, learner.brain, jax.ShapeDtypeStruct((run.seeds,), np.float32)
+    train_state = jax.eval_shape(jax.vmap(ppo.init), training_keys(run.seed, run.seeds))
+    return train_state, train_state.params, jax.ShapeDtypeStruct((run.seeds,), np.float32)
 
 
 def load_checkpoint(run: Run, ppo: PPO, say: Say = lambda message: None) -> Progress | None:
@@ -388,12 +390,12 @@ def load_checkpoint(run: Run, ppo: PPO, say: Say = lambda message: None) -> Prog
     if found is None:
         say("There is no checkpoint yet: starting from the beginning.")
         return None
-    (learner, best, best_return), _ = found
-    iteration = int(learner.iteration[0])
+    (train_state, best, best_return), _ = found
+    iteration = int(train_state.iteration[0])
     say(f"Going on from the checkpoint of iteration {iteration}.")
     steps = iteration * ppo.config.batch
-    learner, best = ppo.place(Learner(*learner)), ppo.copied(best)
-    return Progress(learner, steps, {}, None, best, np.asarray(best_return))
+    train_state, best = ppo.place(TrainState(*train_state)), ppo.copied(best)
+    return Progress(train_state, steps, {}, None, best, np.asarray(best_return))
 
 
 # ---- policies ----------------------------------------------------------------------------------------------------
@@ -404,13 +406,13 @@ def save_policies(run: Run, progress: Progress) -> None:
     if not distributed.is_main():
         return
     for i, seed in enumerate(run.seed_numbers):
-        brain = jax.tree.map(lambda leaf, i=i: leaf[i], progress.best)
+        params = jax.tree.map(lambda leaf, i=i: leaf[i], progress.best)
         about = {"held_out": float(progress.best_return[i]), "seed": seed, "steps": progress.steps}
-        save_policy(run.folder.policy(seed), run.experiment, brain, about)
+        save_policy(run.folder.policy(seed), run.experiment, params, about)
 
 
-def save_policy(path: Path, experiment: Experiment, brain: Brain, about: dict[str, Any]) -> None:
-    pytrees.save_tree(path, brain, {"format": FORMAT, "experiment": asdict(experiment), **about})
+def save_policy(path: Path, experiment: Experiment, params: Params, about: dict[str, Any]) -> None:
+    pytrees.save_tree(path, params, {"format": FORMAT, "experiment": asdict(experiment), **about})
 
 
 def read_experiment(path: Path, problem: str | None = None) -> tuple[Experiment, dict[str, Any]]:
@@ -429,12 +431,12 @@ def read_experiment(path: Path, problem: str | None = None) -> tuple[Experiment,
 def load_policy(path: Path, problem: str | None = None) -> tuple[Experiment, LearnedPolicy]:
     """The problem, the method and the brain that a policy file holds. Only a problem of one's own must be named."""
     experiment, _ = read_experiment(path, problem)
-    return experiment, load_brain(experiment.trainer(), path)
+    return experiment, load_params(experiment.trainer(), path)
 
 
-def load_brain(ppo: PPO, path: Path) -> LearnedPolicy:
+def load_params(ppo: PPO, path: Path) -> LearnedPolicy:
     """Several of one trainer are compiled once."""
-    return ppo.policy(pytrees.load_tree(path, jax.eval_shape(ppo.init, jax.random.key(0)).brain))
+    return ppo.policy(pytrees.load_tree(path, jax.eval_shape(ppo.init, jax.random.key(0)).params))
 
 
 def load_fault(path: Path, problem: str | None = None) -> tuple[PPO, faults.Fault]:

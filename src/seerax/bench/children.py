@@ -31,10 +31,10 @@ def simulate(problem: str) -> dict[str, Any]:
 def train(problem: str) -> dict[str, Any]:
     """Training and its limit in turns, with what was compiled after the first iteration."""
     trainer = experiments.settings(problem).trainer()
-    learner = programs.beginner(trainer)
+    train_state = programs.beginner(trainer)
     calls = {
-        "training": programs.training(trainer, learner),
-        "limit": programs.network_only(trainer, learner),
+        "training": programs.training(trainer, train_state),
+        "limit": programs.network_only(trainer, train_state),
     }
     for call in calls.values():
         jax.block_until_ready(call())
@@ -53,7 +53,7 @@ def train_alone(problem: str) -> dict[str, Any]:
     trainer = experiments.settings(problem).trainer()
     call = programs.training(trainer, programs.beginner(trainer))
     rate = trainer.config.batch / timed(call, seconds=6).median
-    work = jax.tree.leaves(trainer.init(jax.random.key(0)).brain.network)
+    work = jax.tree.leaves(trainer.init(jax.random.key(0)).params.network)
     return {
         "steps_per_second": rate,
         "devices": jax.device_count(),
@@ -81,7 +81,7 @@ def start(problem: str) -> dict[str, Any]:
     trainer = experiments.settings(problem).trainer()
     going = trainer.train(runs.training_keys(0, 1))
     next(going)
-    jax.block_until_ready(next(going).learner.brain)
+    jax.block_until_ready(next(going).train_state.params)
     return {"seconds": time.time() - process_started()}
 
 
@@ -99,9 +99,9 @@ def grow_seeds(count: str) -> dict[str, Any]:
     """One iteration of all seeds, with 256 worlds so that sixteen fit."""
     ours = experiments.settings("maze4")
     trainer = replace(ours, ppo=replace(ours.ppo, worlds=256)).trainer()
-    learner = programs.beginner(trainer, int(count))
-    program = trainer.iterate_many.lower(learner).compile()
-    call = programs.going_on(lambda learner: program(learner)[0], learner)
+    train_state = programs.beginner(trainer, int(count))
+    program = trainer.iterate_many.lower(train_state).compile()
+    call = programs.going_on(lambda train_state: program(train_state)[0], train_state)
     return {"seconds": timed(call).median, "memory": memory_of(program)}
 
 

@@ -13,13 +13,16 @@ import numpy as np
 from jax import Array
 from jax.sharding import PartitionSpec as P
 
-from seerax import advice, ppo, rollout
+from seerax import advice, rollout
 from seerax.compute import devices
 from seerax.core import BeliefMDP, Expert, Key, World
 from seerax.filters import Categorical
 from seerax.pilot import Pilot
-from seerax.ppo import PPO, Learner, Played
+from seerax.ppo import PPO
 from seerax.ppo.networks import log_prob
+from seerax.ppo.params import Params
+from seerax.ppo.play import TrainState, Trajectory, play
+from seerax.ppo.trainer import learn
 from seerax.problems.maze import Maze, MazeState
 from seerax.problems.pointmass import SPHERE
 
@@ -60,29 +63,29 @@ def going_on(step: Callable[[Any], Any], state: Any) -> Callable[[], Any]:
     return call
 
 
-def beginner(trainer: PPO, seeds: int = 1) -> Learner:
+def beginner(trainer: PPO, seeds: int = 1) -> TrainState:
     return trainer.place(
         jax.jit(jax.vmap(trainer.init))(jax.random.split(jax.random.key(0), seeds))
     )
 
 
-def training(trainer: PPO, learner: Learner) -> Callable[[], Any]:
+def training(trainer: PPO, train_state: TrainState) -> Callable[[], Any]:
     """One iteration a call, seeds side by side."""
-    return going_on(lambda learner: trainer.iterate_many(learner)[0], learner)
+    return going_on(lambda train_state: trainer.iterate_many(train_state)[0], train_state)
 
 
-def network_only(trainer: PPO, learner: Learner) -> Callable[[], Any]:
+def network_only(trainer: PPO, train_state: TrainState) -> Callable[[], Any]:
     """The limit: the same acting, judging and improving on recorded data, and no world."""
-    one = jax.tree.map(lambda leaf: leaf[0], learner)
+    one = jax.tree.map(lambda leaf: leaf[0], train_state)
     data = recorded(trainer, one)
-    spec = Learner(P(), P(), P(devices.WORLDS), P(), P())  # type: ignore[arg-type]
+    spec = TrainState(P(), P(), P(devices.WORLDS), P(), P())  # type: ignore[arg-type]
     seen = P(None, devices.WORLDS)
 
-    def body(learner: Learner, played: Played, last_value: Array) -> Learner:
-        key, act_key, shuffle_key = jax.random.split(learner.key, 3)
-        played = acted(trainer, act_key, learner, played)
-        brain, optimiser, _ = ppo.learn(trainer, shuffle_key, learner, played, last_value)
-        return Learner(brain, optimiser, learner.worlds, key, learner.iteration)
+    def body(train_state: TrainState, trajectory: Trajectory, last_value: Array) -> TrainState:
+        key, act_key, shuffle_key = jax.random.split(train_state.key, 3)
+        trajectory = acted(trainer, act_key, train_state, trajectory)
+        params, optimiser, _ = learn(trainer, shuffle_key, train_state, trajectory, last_value)
+        return TrainState(params, optimiser, train_state.worlds, key, train_state.iteration)
 
     mapped = jax.shard_map(
         body,
@@ -92,16 +95,16 @@ def network_only(trainer: PPO, learner: Learner) -> Callable[[], Any]:
         check_vma=False,
     )
     program = jax.jit(mapped)
-    return going_on(lambda learner: program(learner, *data), one)
+    return going_on(lambda train_state: program(train_state, *data), one)
 
 
-def recorded(trainer: PPO, learner: Learner) -> tuple[Played, Array]:
+def recorded(trainer: PPO, train_state: TrainState) -> tuple[Trajectory, Array]:
     """One iteration's play."""
     worlds, seen = P(devices.WORLDS), P(None, devices.WORLDS)
 
-    def body(key: Key, brain: ppo.Brain, worlds: World) -> tuple[Played, Array]:
+    def body(key: Key, params: Params, worlds: World) -> tuple[Trajectory, Array]:
         key = jax.random.fold_in(key, jax.lax.axis_index(devices.WORLDS))
-        return ppo.play(trainer, key, brain, worlds)[1:]
+        return play(trainer, key, params, worlds)[1:]
 
     mapped = jax.shard_map(
         body,
@@ -110,12 +113,12 @@ def recorded(trainer: PPO, learner: Learner) -> tuple[Played, Array]:
         out_specs=(seen, worlds),
         check_vma=False,
     )
-    return jax.jit(mapped)(learner.key, learner.brain, learner.worlds)
+    return jax.jit(mapped)(train_state.key, train_state.params, train_state.worlds)
 
 
-def acted(trainer: PPO, key: Key, learner: Learner, played: Played) -> Played:
+def acted(trainer: PPO, key: Key, train_state: TrainState, trajectory: Trajectory) -> Trajectory:
     """The network's part of play, step by step, on what was seen then."""
-    network, inputs, values = learner.brain
+    network, inputs, values = train_state.params
 
     def body(carry: None, step: tuple[Key, Array]) -> tuple[None, tuple[Array, Array, Array]]:
         key, seen = step
@@ -125,14 +128,14 @@ def acted(trainer: PPO, key: Key, learner: Learner, played: Played) -> Played:
         return None, (raw, log_prob(raw, mean, network.log_std), value)
 
     _, (raw, probability, value) = jax.lax.scan(
-        body, None, (jax.random.split(key, trainer.config.length), played.inputs)
+        body, None, (jax.random.split(key, trainer.config.rollout_length), trajectory.inputs)
     )
-    return played._replace(raw=raw, log_prob=probability, value=value)
+    return trajectory._replace(raw=raw, log_prob=probability, value=value)
 
 
 def decision(trainer: PPO) -> tuple[Pilot, Callable[[], np.ndarray]]:
     """(who decides, one call of it): a new state comes from outside, belief, advice and residual follow."""
-    pilot = Pilot(trainer.mdp, trainer.policy(jax.jit(trainer.init)(jax.random.key(0)).brain))
+    pilot = Pilot(trainer.mdp, trainer.policy(jax.jit(trainer.init)(jax.random.key(0)).params))
     states = itertools.cycle(recorded_states(trainer.mdp))
     pilot.reset(next(states))
 

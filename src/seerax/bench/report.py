@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from seerax import experiments, figures, scaling
-from seerax.problems import SIX
+from seerax import experiments, figures
+from seerax.bench import cost_model
+from seerax.problems import PAPER
 from seerax.system import files, markdown
 
 # Steps per CPU second of the authors' code: environment, filter and ensemble together, the best of several runs.
@@ -36,7 +37,7 @@ def goals(results: dict[str, Any]) -> Iterator[Row]:
         yield at_least(
             "Maze4 training / rejax's PPO on Pendulum", training["maze4"]["training"] / rejax, 1.5
         )
-        for name in SIX:
+        for name in PAPER:
             wanted = 0.8 if name in QUICK else 0.3
             yield at_least(
                 f"{name} training / rejax's PPO on Pendulum",
@@ -49,13 +50,13 @@ def goals(results: dict[str, Any]) -> Iterator[Row]:
             training["maze4"]["training"] / sb3,
             50,
         )
-    for name in SIX if training else ():
+    for name in PAPER if training else ():
         yield at_least(
             f"{name} training / network only",
             training[name]["ratio"],
             0.8 if name in QUICK else 0.5,
         )
-    ratios = {name: found[name]["one_core"] / ORIGINAL[name] for name in SIX if found}
+    ratios = {name: found[name]["one_core"] / ORIGINAL[name] for name in PAPER if found}
     for name, ratio in ratios.items():
         yield at_least(f"{name} simulation per core / the authors' code", ratio, 300)
     if ratios:
@@ -165,7 +166,7 @@ def sections(results: dict[str, Any]) -> Iterator[str]:
 
 def rates(results: dict[str, Any]) -> str:
     rows = []
-    for name in SIX:
+    for name in PAPER:
         found, learned = results["simulation"][name], results["training"][name]
         numbers = (
             found["one_core"],
@@ -218,7 +219,9 @@ def last_exponent(grown: dict[str, Any]) -> float:
 
 def minibatches() -> str:
     """Ours are not rejax's, and larger ones mean fewer updates."""
-    sizes = {name: (ppo := experiments.settings(name).ppo).batch // ppo.minibatches for name in SIX}
+    sizes = {
+        name: (ppo := experiments.settings(name).ppo).batch // ppo.minibatches for name in PAPER
+    }
     told = ", ".join(f"{name} {size}" for name, size in sizes.items())
     return f"Steps in a minibatch: rejax\n4096; ours {told}."
 
@@ -230,22 +233,22 @@ def thousands(rate: float) -> str:
 def scaling_table(here: dict[str, Any]) -> str:
     """The cost model with what one and two devices took."""
     config = experiments.settings("maze4").ppo
-    work = scaling.Work.of(config, here["one"]["parameters"])
+    work = cost_model.Work.of(config, here["one"]["parameters"])
     one, two = (config.batch / here[name]["steps_per_second"] for name in ("one", "all"))
-    machine = scaling.calibrated(work, one, two, BETWEEN_CORES)
+    machine = cost_model.calibrated(work, one, two, BETWEEN_CORES)
     said = (
         f"Calibrated by `seerax bench` on Maze4: an iteration of {work.steps} steps took {1e3 * one:.0f} ms on one\n"
         f"device (a host core) and {1e3 * two:.0f} ms on two; what is missing to half is put down to latency,\n"
         f"{1e6 * machine.latency:.0f} microseconds a hop."
     )
-    return f"{said}\n\n{scaling.table(work, machine)}"
+    return f"{said}\n\n{cost_model.table(work, machine)}"
 
 
 # ---- writing -----------------------------------------------------------------------------------------------------
 
 
 def write(results: dict[str, Any], docs: Path) -> list[Path]:
-    """performance.md and its picture, and the table in scaling.md where that page is there."""
+    """performance.md and its picture, and the table in cost_model.md where that page is there."""
     written = [docs / "performance.md", docs / "performance.png"]
     files.write_bytes(written[0], page(results).encode())
     picture(results, written[1])
@@ -269,8 +272,8 @@ def picture(results: dict[str, Any], path: Path) -> None:
     bars["network only"] = ("training", "limit", "faint")
     for offset, (label, (section, field, colour)) in enumerate(bars.items()):
         if section in results:
-            heights = [results[section][name][field] for name in SIX]
-            places = [i + 0.27 * (offset - 1) for i in range(len(SIX))]
+            heights = [results[section][name][field] for name in PAPER]
+            places = [i + 0.27 * (offset - 1) for i in range(len(PAPER))]
             left.bar(places, heights, 0.25, label=label, color=PALETTE[colour])
     rejax = results.get("peers", {}).get(REJAX, {}).get("steps_per_second")
     if rejax:
@@ -282,7 +285,10 @@ def picture(results: dict[str, Any], path: Path) -> None:
             label="rejax, Pendulum (training)",
         )
     left.set(
-        yscale="log", ylabel="steps per second, all cores", xticks=range(len(SIX)), xticklabels=SIX
+        yscale="log",
+        ylabel="steps per second, all cores",
+        xticks=range(len(PAPER)),
+        xticklabels=PAPER,
     )
     left.legend(frameon=False, ncols=2, loc="upper right")
     left.set_ylim(top=left.get_ylim()[1] * 4)

@@ -15,11 +15,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from seerax import peers
+from seerax.bench import peers
 from seerax.bench.timing import exponent
 from seerax.compute import devices
 from seerax.errors import UserError, unknown
-from seerax.problems import SIX
+from seerax.problems import PAPER
 
 HYPOTHESES = (4, 16, 64, 256, 1024, 4096)
 MANY_WORLDS = (64, 256, 1024, 4096, 16384)
@@ -65,15 +65,15 @@ def each(
 
 def measure_simulation(tell: Told) -> dict[str, Any]:
     """Per problem on one core and on all."""
-    alone, together = (each("simulate", tell, SIX, count) for count in (1, None))
+    alone, together = (each("simulate", tell, PAPER, count) for count in (1, None))
     rate = "steps_per_second"
     return {
-        name: {"one_core": alone[name][rate], "all_cores": together[name][rate]} for name in SIX
+        name: {"one_core": alone[name][rate], "all_cores": together[name][rate]} for name in PAPER
     }
 
 
 def measure_training(tell: Told) -> dict[str, Any]:
-    return each("train", tell, SIX)
+    return each("train", tell, PAPER)
 
 
 def measure_devices(tell: Told) -> dict[str, Any]:
@@ -86,7 +86,7 @@ def measure_devices(tell: Told) -> dict[str, Any]:
 
 
 def measure_decisions(tell: Told) -> dict[str, Any]:
-    return each("decide", tell, SIX)
+    return each("decide", tell, PAPER)
 
 
 def measure_growth(tell: Told) -> dict[str, Any]:
@@ -123,11 +123,11 @@ class Section(NamedTuple):
 
 
 SECTIONS = {
-    "training": Section(len(SIX), measure_training),
+    "training": Section(len(PAPER), measure_training),
     "peers": Section(len(peers.PEERS) + len(peers.HOMES), peers.measure),
     "devices": Section(3, measure_devices),
-    "simulation": Section(2 * len(SIX), measure_simulation),
-    "decisions": Section(len(SIX), measure_decisions),
+    "simulation": Section(2 * len(PAPER), measure_simulation),
+    "decisions": Section(len(PAPER), measure_decisions),
     "start": Section(2 * len(STARTED), measure_start),
     "growth": Section(len(HYPOTHESES) + len(MANY_WORLDS) + len(SEEDS), measure_growth),
 }

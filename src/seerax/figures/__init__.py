@@ -9,14 +9,13 @@ from importlib import import_module
 from typing import Any
 
 FILES = {
-    "files": ("atomically", "check", "save"),
-    "axes": ("colours", "tidy"),
+    "saving": ("atomically", "check", "save"),
+    "style": ("colours", "tidy"),
     "curves": ("Run", "curve", "draw_curves", "over_seeds"),
-    "gap": ("TreePoint", "draw_gap", "tree_gap"),
-    "sheets": ("Draw", "scene", "setup"),
-    "maps": ("Sensing", "draw_sensing", "gather", "sensing_maps"),
-    "reels": ("Reel", "keyframes"),
-    "paper": ("TITLES", "benchmark", "bonus", "composition", "inputs"),
+    "tree_gap": ("TreePoint", "draw_gap", "tree_gap"),
+    "scenes": ("Draw", "scene", "setup"),
+    "sensing": ("Sensing", "draw_sensing", "gather", "sensing_maps"),
+    "keyframes": ("Reel", "keyframes"),
     "films": (
         "MOST_FRAMES",
         "Senses",

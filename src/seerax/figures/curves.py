@@ -15,8 +15,8 @@ from scipy.special import stdtrit
 
 from seerax.drawing import PALETTE
 from seerax.errors import UserError
-from seerax.figures.axes import colours, tidy
-from seerax.figures.files import save
+from seerax.figures.saving import save
+from seerax.figures.style import colours, tidy
 from seerax.numerics import statistics
 
 Run = tuple[np.ndarray, np.ndarray]  # (environment steps, held-out returns) of one seed

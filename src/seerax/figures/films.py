@@ -20,9 +20,9 @@ from matplotlib.text import Text
 from matplotlib.ticker import MaxNLocator
 
 from seerax.drawing import PALETTE
-from seerax.figures.codecs import write_gif, write_mp4
-from seerax.figures.files import atomically, check
-from seerax.figures.sheets import Draw, scene
+from seerax.figures.saving import atomically, check
+from seerax.figures.scenes import Draw, scene
+from seerax.figures.video import write_gif, write_mp4
 from seerax.rollout import Episode
 
 Senses = Callable[[Any, Any], Any]  # (state, action) -> bool

@@ -22,7 +22,7 @@ from seerax.laws.beliefs import (
 )
 from seerax.laws.episodes import bounds, dead_step, finite, zero_residual
 from seerax.laws.latents import fresh_latent, latent_matters
-from seerax.laws.observing import EPISODES, Observed, kind, told
+from seerax.laws.observed import EPISODES, Observed, kind, told
 from seerax.laws.structure import accepts, members, shapes
 
 

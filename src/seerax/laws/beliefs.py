@@ -15,7 +15,7 @@ from scipy.special import softmax
 from seerax.core import Action, BeliefMDP, Key
 from seerax.filters import HARDEST_EVIDENCE, Categorical
 from seerax.laws.episodes import advised
-from seerax.laws.observing import COARSE, LIMIT, ROWS, TIMES, Observed, columns, taken, z_score
+from seerax.laws.observed import COARSE, LIMIT, ROWS, TIMES, Observed, columns, taken, z_score
 from seerax.numerics.trees import ravel
 
 
@@ -59,7 +59,7 @@ class Guessed(NamedTuple):
 
 
 def guessed(observed: Observed) -> Iterator[Guessed]:
-    world, entries = observed.early, support(observed)
+    world, entries = observed.early_worlds, support(observed)
     keys = jax.random.split(observed.key, world.over.shape)
     sample, mode = map(np.asarray, guesses(observed.mdp.filter, keys, world.situation.belief))
     for index, running in observed.still_running.items():
@@ -178,12 +178,12 @@ def latent_stays(observed: Observed) -> bool:
 def brute_force(observed: Observed) -> Iterator[str]:
     """The product of all likelihoods of an episode, normalised once, in double precision."""
     filter: Any = observed.mdp.filter
-    lives = taken(observed.lives, np.s_[:, ::8])
-    ended = np.logical_or.accumulate(lives.world.over)[:-1, :, None]
-    evidence = np.where(ended, 0.0, relative(lives.log_likelihood[:-1]))
+    episodes = taken(observed.episodes, np.s_[:, ::8])
+    ended = np.logical_or.accumulate(episodes.world.over)[:-1, :, None]
+    evidence = np.where(ended, 0.0, relative(episodes.log_likelihood[:-1]))
     prior = relative(np.zeros(filter.size) if filter.log_prior is None else filter.log_prior)
     expected = softmax(prior + np.cumsum(evidence, 0), axis=-1)
-    found = np.exp(lives.world.situation.belief[1:])
+    found = np.exp(episodes.world.situation.belief[1:])
     apart = np.where(ended, 0.0, np.abs(found - expected))
     worst = np.unravel_index(apart.argmax(), apart.shape)
     if apart[worst] > 1e-4:

@@ -11,26 +11,26 @@ import numpy as np
 from jax import Array
 
 from seerax.core import Action, BeliefMDP, Key, Moment
-from seerax.laws.observing import BATCH, BEHAVIOURS, ZERO_RESIDUAL, Observed, named, numbers, taken
+from seerax.laws.observed import BATCH, BEHAVIOURS, ZERO_RESIDUAL, Observed, named, numbers, taken
 
 
 def when(observed: Observed, bad: np.ndarray) -> str:
     """In words, the earliest of the marked [time, episode]."""
-    time = np.where(bad, observed.lives.world.time[:, : bad.shape[1]], np.iinfo(np.int32).max)
+    time = np.where(bad, observed.episodes.world.time[:, : bad.shape[1]], np.iinfo(np.int32).max)
     _, episode = np.unravel_index(time.argmin(), time.shape)
     return f"first at time {time.min()} under {BEHAVIOURS[episode // BATCH]}"
 
 
 def finite(observed: Observed) -> Iterator[str]:
-    lives = observed.lives
-    for place, tree in lives.finite.items():
+    episodes = observed.episodes
+    for place, tree in episodes.finite.items():
         for name, sound in named(place, tree):
             if not sound.all():
                 yield f"{name} is NaN or infinite, {when(observed, ~sound)}: look for 0/0, log(0) or an overflow."
-    if lives.log_likelihood is None:
+    if episodes.log_likelihood is None:
         return
-    likelihoods = np.reshape(lives.log_likelihood, (*lives.log_likelihood.shape[:3], -1))
-    unsound = (np.isnan(likelihoods) | np.isposinf(likelihoods)).any(-1) & ~lives.world.over[
+    likelihoods = np.reshape(episodes.log_likelihood, (*episodes.log_likelihood.shape[:3], -1))
+    unsound = (np.isnan(likelihoods) | np.isposinf(likelihoods)).any(-1) & ~episodes.world.over[
         ..., None
     ]
     for entry in np.flatnonzero(unsound.any((0, 1))):
@@ -64,7 +64,7 @@ def advised(mdp: BeliefMDP, keys: Key, time: Array, state: Any, belief: Any) -> 
 def zero_residual(observed: Observed) -> Iterator[str]:
     """The same compiled program plays both, so that rounding is no excuse."""
     residual = observed.play(jax.random.fold_in(observed.key, 0), ZERO_RESIDUAL, observed.spans)
-    expected = taken(observed.lives, np.s_[:, :BATCH])
+    expected = taken(observed.episodes, np.s_[:, :BATCH])
     differing = []
     for (name, one), other in zip(named("", residual), jax.tree.leaves(expected), strict=True):
         differs = (numbers(one) != numbers(other)).reshape(*other.shape[:2], -1).any(-1)
@@ -77,12 +77,12 @@ def zero_residual(observed: Observed) -> Iterator[str]:
 
 
 def dead_step(observed: Observed) -> Iterator[str]:
-    world, outcome = observed.lives.world, observed.lives.outcome
+    world, outcome = observed.episodes.world, observed.episodes.outcome
     over = world.over[:-1]
     for name, earned in named("", outcome):
         if earned[:-1][over].any():
             yield f"BeliefMDP.step gives {name[1:]} = {earned[:-1][over].max()} on the step after the end, not 0."
-    for name, values in (("time", world.time), ("score", world.score)):
+    for name, values in (("time", world.time), ("score", world.episode_return)):
         if values[1:][over].any():
             yield f"BeliefMDP.step goes on with {name} = {values[1:][over].max()} after the end: it must start at 0."
     beliefs = zip(

@@ -12,11 +12,11 @@ import jax
 import numpy as np
 
 from seerax.core import Action, Key
-from seerax.laws.observing import LIMIT, ROWS, Observed, columns, numbers, taken, with_column
+from seerax.laws.observed import LIMIT, ROWS, Observed, columns, numbers, taken, with_column
 
 
 def fresh_latent(observed: Observed) -> Iterator[str]:
-    latent, over = observed.lives.world.latent, observed.lives.world.over
+    latent, over = observed.episodes.world.latent, observed.episodes.world.over
     end, episode = over.argmax(0), np.arange(over.shape[1])
     first, last, after = (
         columns(taken(latent, (time, episode))) for time in (0 * end, end, end + 1)

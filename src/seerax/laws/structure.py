@@ -14,7 +14,7 @@ import numpy as np
 from seerax.core import BeliefMDP, Moment, Problem
 from seerax.errors import UserError
 from seerax.filters import Categorical, Factored
-from seerax.laws.observing import Observed, named, short, told
+from seerax.laws.observed import Observed, named, short, told
 
 PROBLEM = {
     "prior": "key",

@@ -6,10 +6,9 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import NamedTuple
 
-from seerax import exact
-from seerax.paper import rules
+from seerax.paper import exact, rules
 from seerax.paper.rules import Judge, NotRun, Results, Verdict
-from seerax.problems import SENSING, SIX
+from seerax.problems import PAPER, WITH_SENSING
 
 DEPTH, DEEP = 4, 8  # of the trees
 EXPLORED = ("bpo", "upmle")
@@ -52,7 +51,7 @@ def claims() -> Iterator[Claim]:
 
 
 def experts_improved() -> Iterator[Claim]:
-    for p in SIX:
+    for p in PAPER:
         says = f"BRPO improves on the ensemble: {p}"
         yield Claim(
             f"improves-{p}",
@@ -61,7 +60,7 @@ def experts_improved() -> Iterator[Claim]:
             "intervals apart",
             rules.beats(f"{p}-brpo", f"{p}-ensemble"),
         )
-    for p in SIX:
+    for p in PAPER:
         if p != "cartpole":
             says, rule = (
                 f"BRPO is better than BPO and UP-MLE: {p}",
@@ -99,7 +98,7 @@ def experts_improved() -> Iterator[Claim]:
 
 
 def bonus_for_others() -> Iterator[Claim]:
-    for p in SENSING:
+    for p in WITH_SENSING:
         plain, helped = ([f"{p}-{agent}{bonus}" for agent in EXPLORED] for bonus in ("", "-bonus"))
         says, rule = (
             f"Without a bonus BPO and UP-MLE learn nothing: {p}",
@@ -122,7 +121,7 @@ def bonus_for_others() -> Iterator[Claim]:
 
 
 def bonus_for_brpo() -> Iterator[Claim]:
-    for p in SENSING:
+    for p in WITH_SENSING:
         brpo = f"{p}-brpo"
         says, judge = (
             f"BRPO needs no bonus: {p}, epsilon 0 against 10",
@@ -263,7 +262,7 @@ def posterior_sampling() -> Iterator[Claim]:
     yield Claim(
         "tiger", "ours", says, "99 % of the exact value", rules.near("tiger-brpo", optimum, 0.99)
     )
-    for p in SIX:
+    for p in PAPER:
         says = f"BRPO is better than posterior sampling: {p}"
         judge = rules.beats(f"{p}-brpo", f"{p}-posterior_sampling")
         yield Claim(f"psrl-{p}", "ours", says, "intervals apart", judge)

@@ -11,7 +11,7 @@ from seerax.cli import Figure, Film
 from seerax.paper.plan import PLAN, Budget
 from seerax.paper.policies import players
 from seerax.paper.rules import Result
-from seerax.problems import SENSING, SIX
+from seerax.problems import PAPER, WITH_SENSING
 
 Kept = Mapping[str, Result]
 
@@ -33,8 +33,8 @@ CHARTS = {
     "composition": Chart("composition", "The paper's sum and the released code's blends"),
 }
 SCENES = {
-    "sensing": Scene(SENSING, "Where BRPO senses, 100 episodes each"),
-    "keyframes": Scene(("crowdnav", *SENSING), "Episodes of BRPO"),
+    "sensing": Scene(WITH_SENSING, "Where BRPO senses, 100 episodes each"),
+    "keyframes": Scene(("crowdnav", *WITH_SENSING), "Episodes of BRPO"),
 }
 TREE = "Posterior sampling against Bayes-optimality on the tree"
 
@@ -63,7 +63,7 @@ def draw(results: Kept, folder: Path, budget: Budget) -> Iterator[Path]:
 
 def filmed(results: Kept, budget: Budget) -> dict[str, str]:
     """By problem, who plays."""
-    return players(SIX, results, budget)
+    return players(PAPER, results, budget)
 
 
 def films(results: Kept, folder: Path, budget: Budget) -> Iterator[Path]:

@@ -12,7 +12,7 @@ from seerax.agents import AGENTS
 from seerax.commands import BASELINES, FRESH_EPISODES
 from seerax.errors import unknown
 from seerax.experiments import Experiment
-from seerax.problems import SENSING, SIX, SMALL
+from seerax.problems import PAPER, WITH_OPTIMUM, WITH_SENSING
 
 EPSILON = {
     "maze4": 1.0,
@@ -76,7 +76,7 @@ class Entry:
     @property
     def mapped(self) -> bool:
         """Whether its sensing map is drawn."""
-        return self.name in {f"{problem}-brpo" for problem in SENSING}
+        return self.name in {f"{problem}-brpo" for problem in WITH_SENSING}
 
     @property
     def episodes(self) -> int:
@@ -88,27 +88,31 @@ class Entry:
 
 
 def entries() -> Iterator[Entry]:
-    yield from (Entry("headline", problem, agent) for problem in SIX for agent in BASELINES)
-    yield from (Entry("headline", problem, "brpo") for problem in SIX)
+    yield from (Entry("headline", problem, agent) for problem in PAPER for agent in BASELINES)
+    yield from (Entry("headline", problem, "brpo") for problem in PAPER)
     yield from (
-        Entry("small", problem, agent) for problem in SMALL for agent in (*BASELINES, "brpo", "bpo")
+        Entry("small", problem, agent)
+        for problem in WITH_OPTIMUM
+        for agent in (*BASELINES, "brpo", "bpo")
     )
     for agent in ("bpo", "upmle"):
-        yield from (Entry("headline", problem, agent) for problem in SIX)
+        yield from (Entry("headline", problem, agent) for problem in PAPER)
         yield from (
             Entry("headline", problem, agent, "bonus", {"bonus": EPSILON[problem]})
-            for problem in SENSING
+            for problem in WITH_SENSING
         )
-    for problem in SENSING:
+    for problem in WITH_SENSING:
         yield from (
             Entry("bonus", problem, "brpo", f"bonus{e:g}", {"bonus": e}) for e in (10.0, 100.0)
         )
         yield Entry(
-            "bonus", problem, "brpo", "potential100", {"bonus": 100.0, "bonus_form": "entropy"}
+            "bonus", problem, "brpo", "potential100", {"bonus": 100.0, "bonus_form": "potential"}
         )
-        gains = ((f"gain{e:g}", {"bonus": e, "bonus_form": "gain"}) for e in (10.0, 100.0))
+        gains = (
+            (f"gain{e:g}", {"bonus": e, "bonus_form": "information_gain"}) for e in (10.0, 100.0)
+        )
         yield from (Entry("bonus", problem, "brpo", name, changes) for name, changes in gains)
-    yield from (Entry("inputs", problem, "brpo_without_belief") for problem in SENSING)
+    yield from (Entry("inputs", problem, "brpo_without_belief") for problem in WITH_SENSING)
     yield Entry("sensing", "maze10", "better_sensing")
     yield Entry("sensing", "maze10", "brpo", "better_sensing", {"problem": BETTER_SENSING})
     yield Entry("sensing", "door4", "brpo", "cheap_sensing", {"problem": CHEAP_SENSING})

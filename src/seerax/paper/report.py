@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from seerax import exact
 from seerax.commands import share
-from seerax.paper import claims, draw
+from seerax.paper import claims, draw, exact
 from seerax.paper.plan import PLAN, Budget
 from seerax.paper.rules import NotRun, Result, Results, better, told
-from seerax.problems import SIX, SMALL
+from seerax.problems import PAPER, WITH_OPTIMUM
 from seerax.system import files, markdown
 
 MISSING = "not run yet"
@@ -32,12 +31,14 @@ def headline(results: Results) -> str:
         "closed",
         "Bayes-optimal",
     )
-    return markdown.table(head, [headline_row(results, problem) for problem in (*SIX, *SMALL)])
+    return markdown.table(
+        head, [headline_row(results, problem) for problem in (*PAPER, *WITH_OPTIMUM)]
+    )
 
 
 def headline_row(results: Results, problem: str) -> tuple[str, ...]:
     """`closed` is how much of the way from the ensemble to the clairvoyant BRPO has gone."""
-    digits = 2 if problem in SMALL else 1
+    digits = 2 if problem in WITH_OPTIMUM else 1
 
     def cell(agent: str) -> str:
         if f"{problem}-{agent}" not in PLAN:
@@ -125,7 +126,7 @@ def cost(results: Results) -> str:
 
 def one_seed(results: Results) -> str:
     try:
-        each = [results[f"{problem}-brpo"] for problem in SIX]
+        each = [results[f"{problem}-brpo"] for problem in PAPER]
     except NotRun as missing:
         return f"{missing} is not run yet"
     return duration(sum(result["training_seconds"] / result["seeds"] for result in each))

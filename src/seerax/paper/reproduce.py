@@ -224,11 +224,11 @@ def train(task: Task, show: Report, say: Callable[[str], None]) -> None:
         task.run, show, resume=ours, overwrite=not ours and task.folder.config.exists(), say=say
     )
     for i, seed in enumerate(task.run.seed_numbers):
-        brain = jax.tree.map(lambda leaf, i=i: leaf[i], progress.learner.brain)
+        params = jax.tree.map(lambda leaf, i=i: leaf[i], progress.train_state.params)
         runs.save_policy(
             task.last_policy(seed),
             task.run.experiment,
-            brain,
+            params,
             {"seed": seed, "steps": progress.steps},
         )
     files.write_json(task.trained, {"seconds": task.folder.rows()[-1]["seconds"]})
@@ -243,7 +243,7 @@ def measured(task: Task, show: Report, say: Callable[[str], None]) -> Result:
     if learns:
         train(task, show, say)
     parts = played(task, players(task))
-    whole = rollout.joined(parts) if learns else replace(rollout.joined(parts), seeds=1)
+    whole = rollout.pool_seeds(parts) if learns else replace(rollout.pool_seeds(parts), seeds=1)
     return {
         "name": task.name,
         "problem": task.entry.problem,
@@ -280,7 +280,7 @@ def players(task: Task) -> Iterator[Player]:
 
 def learned(task: Task, file: Callable[[int], Path]) -> Iterator[Player]:
     ppo = task.run.experiment.trainer()
-    yield from ((ppo.mdp, runs.load_brain(ppo, file(seed))) for seed in task.run.seed_numbers)
+    yield from ((ppo.mdp, runs.load_params(ppo, file(seed))) for seed in task.run.seed_numbers)
 
 
 def baseline(entry: Entry) -> Player:
@@ -303,12 +303,12 @@ def curves(task: Task) -> Iterator[Result]:
 
 def extra(task: Task, whole: Evaluation) -> Result:
     """Where one can sense: crashes into doors, where learning led, and when and where the best seed's policy senses."""
-    if task.entry.problem not in problems.SENSING:
+    if task.entry.problem not in problems.WITH_SENSING:
         return {}
     problem = task.mdp().problem
     found = crashes(problem, whole)
     if task.entry.learns:
-        last = rollout.joined(played(task, learned(task, task.last_policy)))
+        last = rollout.pool_seeds(played(task, learned(task, task.last_policy)))
         found["at_the_end"] = {**last.summary(), **crashes(problem, last)}
     best = policies.best(task.folder) if task.entry.mapped else None
     return {**found, "sensing": places.measured(best)} if best else found

@@ -9,7 +9,7 @@ import numpy as np
 
 from seerax.numerics.statistics import student_interval
 from seerax.paper.plan import versions
-from seerax.problems import SIX
+from seerax.problems import PAPER
 
 Result = dict[str, Any]
 Measured = Mapping[str, Any]  # has "mean" and "ci95"
@@ -369,7 +369,7 @@ def starts_at_ensemble() -> Judge:
 
     def judge(results: Results) -> Verdict:
         pairs = {
-            p: (first_evaluation(results, p), results[f"{p}-ensemble"]["evaluation"]) for p in SIX
+            p: (first_evaluation(results, p), results[f"{p}-ensemble"]["evaluation"]) for p in PAPER
         }
         figure = "; ".join(
             f"{p} {mine['mean']:.1f} against {told(theirs)}" for p, (mine, theirs) in pairs.items()
@@ -392,7 +392,7 @@ def never_below_ensemble(gain: Callable[[Results, str], list[float]]) -> Judge:
     """No seed has less than the ensemble on the same episodes, on any problem."""
 
     def judge(results: Results) -> Verdict:
-        gains = {p: min(gain(results, p)) for p in SIX}
+        gains = {p: min(gain(results, p)) for p in PAPER}
         figure = "smallest gain of a seed: " + ", ".join(
             f"{p} {value:+.1f}" for p, value in gains.items()
         )

@@ -16,17 +16,17 @@ class Config:
 
     steps: int = 10_000_000  # environment steps in all; an episode's fresh start takes one
     worlds: int = 1024  # episodes running side by side
-    length: int = 64  # steps each world plays in one iteration
+    rollout_length: int = 64  # steps each world plays in one iteration
     epochs: int = 4  # passes over what was played
     minibatches: int = 16  # updates in each pass
     learning_rate: float = 3e-4  # Adam's
     anneal: bool = True  # let the learning rate fall linearly to zero
     discount: float | None = None  # gamma; the problem's own if not given
-    trace: float = 0.95  # lambda of the advantage estimate
-    clip: float = 0.2  # how far a probability ratio may pay off
+    gae_lambda: float = 0.95  # lambda of the advantage estimate
+    clip_ratio: float = 0.2  # how far a probability ratio may pay off
     value_weight: float = 0.5  # of the value loss
     entropy_weight: float = 0.0  # of the entropy bonus
-    gradient_norm: float = 0.5  # longer gradients are shortened to this
+    max_grad_norm: float = 0.5  # longer gradients are shortened to this
     target_kl: float | None = None  # stop an iteration's updates beyond this divergence
     exploration: float | tuple[float, ...] = (
         1.0  # initial std of raw actions, one for all or one per dimension
@@ -40,18 +40,18 @@ class Config:
 
     @property
     def batch(self) -> int:
-        return self.worlds * self.length
+        return self.worlds * self.rollout_length
 
     @property
     def iterations(self) -> int:
         return max(1, round(self.steps / max(self.batch, 1)))
 
-    def problems(self) -> Iterator[str]:
+    def complaints(self) -> Iterator[str]:
         """What cannot work, in words."""
         for name in (
             "steps",
             "worlds",
-            "length",
+            "rollout_length",
             "epochs",
             "minibatches",
             "evaluations",
@@ -59,7 +59,7 @@ class Config:
         ):
             if not 1 <= getattr(self, name) <= MOST:
                 yield f"{name} must be at least 1 and at most {MOST}, not {getattr(self, name)}"
-        for name in ("clip", "value_weight", "entropy_weight", "gradient_norm", "target_kl"):
+        for name in ("clip_ratio", "value_weight", "entropy_weight", "max_grad_norm", "target_kl"):
             value = getattr(self, name)
             if value is not None and not (
                 np.isfinite(value) and (value >= 0 or name == "entropy_weight")
@@ -68,13 +68,13 @@ class Config:
         if self.evaluations > 10_000:
             yield f"evaluations must be at most 10000, not {self.evaluations}"
         if self.minibatches > 0 and self.batch % self.minibatches:
-            yield f"worlds x length = {self.batch} steps cannot be cut into {self.minibatches} equal minibatches"
+            yield f"worlds x rollout_length = {self.batch} steps cannot be cut into {self.minibatches} equal minibatches"
         if not 0 < self.learning_rate < np.inf:
             yield f"learning_rate must be positive, not {self.learning_rate}"
         if self.discount is not None and not 0 <= self.discount <= 1:
             yield f"discount must lie in [0, 1], not {self.discount}"
-        if not 0 <= self.trace <= 1:
-            yield f"trace must lie in [0, 1], not {self.trace}"
+        if not 0 <= self.gae_lambda <= 1:
+            yield f"gae_lambda must lie in [0, 1], not {self.gae_lambda}"
         exploration = np.asarray(self.exploration)
         if exploration.size == 0 or not np.all((exploration > 0) & (exploration < np.inf)):
             yield f"exploration must be positive, not {self.exploration}"

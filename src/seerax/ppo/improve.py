@@ -12,10 +12,10 @@ from jax import Array
 from seerax.compute import devices
 from seerax.core import Key
 from seerax.ppo.config import Config
-from seerax.ppo.judge import everywhere
+from seerax.ppo.judge import mean_over_devices
 from seerax.ppo.networks import ActorCritic, log_prob
-from seerax.ppo.params import Brain
-from seerax.ppo.play import Played
+from seerax.ppo.params import Params
+from seerax.ppo.play import Trajectory
 
 if TYPE_CHECKING:
     from seerax.ppo.trainer import PPO
@@ -35,7 +35,7 @@ def loss(network: ActorCritic, batch: Minibatch, config: Config) -> tuple[Array,
     mean = network.actor(batch.inputs)
     change = log_prob(batch.raw, mean, network.log_std) - batch.log_prob
     ratio = jnp.exp(change)
-    clipped = jnp.clip(ratio, 1 - config.clip, 1 + config.clip)
+    clipped = jnp.clip(ratio, 1 - config.clip_ratio, 1 + config.clip_ratio)
     surrogate = jnp.minimum(ratio * batch.advantage, clipped * batch.advantage)
     error = 0.5 * (network.value(batch.inputs) - batch.target) ** 2
     entropy = network.log_std.sum()
@@ -45,7 +45,7 @@ def loss(network: ActorCritic, batch: Minibatch, config: Config) -> tuple[Array,
         policy_loss + config.value_weight * value_loss - config.entropy_weight * average(entropy)
     )
     kl = average(ratio - 1 - change)  # Schulman's low-variance estimate
-    share_clipped = average((jnp.abs(ratio - 1) > config.clip).astype(jnp.float32))
+    share_clipped = average((jnp.abs(ratio - 1) > config.clip_ratio).astype(jnp.float32))
     return total, {
         "policy_loss": policy_loss,
         "value_loss": value_loss,
@@ -69,7 +69,7 @@ def gradient_of(
     return jax.lax.scan(add, nothing, slices)[0]
 
 
-def shuffled(key: Key, count: int) -> Array:
+def fast_permutation(key: Key, count: int) -> Array:
     """A random order of `count` things: random bits above, the index below, one sort of plain numbers.
 
     Eight times as fast as `jax.random.permutation`; equal bits, which keep their order, do no harm to minibatches.
@@ -83,27 +83,27 @@ def shuffled(key: Key, count: int) -> Array:
 def improve(
     ppo: PPO,
     key: Key,
-    brain: Brain,
+    params: Params,
     optimiser: Any,
-    played: Played,
+    trajectory: Trajectory,
     advantage: Array,
     target: Array,
-) -> tuple[Brain, Any, dict[str, Array]]:
+) -> tuple[Params, Any, dict[str, Array]]:
     """Epochs of minibatches on what was played."""
     config = ppo.config
     whole = Minibatch(
-        brain.inputs.normalise(played.inputs),
-        played.raw,
-        played.log_prob,
+        params.inputs.normalise(trajectory.inputs),
+        trajectory.raw,
+        trajectory.log_prob,
         advantage,
-        brain.values.normalise(target),
-        played.live.astype(jnp.float32),
+        params.values.normalise(target),
+        trajectory.live.astype(jnp.float32),
     )
     whole = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), whole)
 
     def update(carry: tuple, batch: Minibatch) -> tuple[tuple, dict[str, Array]]:
         network, state, stopped = carry
-        gradient, metrics = everywhere(gradient_of(network, batch, config))
+        gradient, metrics = mean_over_devices(gradient_of(network, batch, config))
         change, new_state = ppo.optimiser.update(gradient, state)
         new = (optax.apply_updates(network, change), new_state)
         if config.target_kl is not None:
@@ -112,17 +112,17 @@ def improve(
         return (*new, stopped), metrics
 
     def epoch(carry: tuple, key: Key) -> tuple[tuple, dict[str, Array]]:
-        order = shuffled(key, whole.weight.shape[0])
+        order = fast_permutation(key, whole.weight.shape[0])
         batches = jax.tree.map(
             lambda x: x[order].reshape(config.minibatches, -1, *x.shape[1:]), whole
         )
         return jax.lax.scan(update, carry, batches)
 
-    start = (brain.network, optimiser, jnp.bool_(False))
+    start = (params.network, optimiser, jnp.bool_(False))
     (network, optimiser, _), metrics = jax.lax.scan(
         epoch, start, jax.random.split(key, config.epochs)
     )
-    return brain._replace(network=network), optimiser, jax.tree.map(jnp.mean, metrics)
+    return params._replace(network=network), optimiser, jax.tree.map(jnp.mean, metrics)
 
 
 def first(many: Any) -> Any:

@@ -10,11 +10,13 @@ from jax import Array
 from jax.flatten_util import ravel_pytree
 
 from seerax.compute import devices
-from seerax.ppo.params import Brain
-from seerax.ppo.play import Played
+from seerax.ppo.params import Params
+from seerax.ppo.play import Trajectory
 
 
-def advantages(played: Played, last_value: Array, discount: float, trace: float) -> Array:
+def advantages(
+    trajectory: Trajectory, last_value: Array, discount: float, gae_lambda: float
+) -> Array:
     """Generalised advantage estimates, backwards once.
 
     After a step that ended its episode the next recorded value is that of the last situation, because the fresh
@@ -25,16 +27,16 @@ def advantages(played: Played, last_value: Array, discount: float, trace: float)
         carry: tuple[Array, Array], step: tuple[Array, ...]
     ) -> tuple[tuple[Array, Array], Array]:
         following, next_value = carry
-        reward, value, done, over = step
-        surprise = reward + discount * (1 - done) * next_value - value
-        advantage = surprise + discount * trace * (1 - over) * following
+        reward, value, terminated, over = step
+        surprise = reward + discount * (1 - terminated) * next_value - value
+        advantage = surprise + discount * gae_lambda * (1 - over) * following
         return (advantage, value), advantage
 
     steps = (
-        played.reward,
-        played.value,
-        played.done.astype(jnp.float32),
-        played.over.astype(jnp.float32),
+        trajectory.reward,
+        trajectory.value,
+        trajectory.terminated.astype(jnp.float32),
+        trajectory.over.astype(jnp.float32),
     )
     _, advantage = jax.lax.scan(body, (jnp.zeros_like(last_value), last_value), steps, reverse=True)
     return advantage
@@ -53,34 +55,36 @@ class Summary(NamedTuple):
     inputs: Moments
     steps: Array
     ended: Array  # episodes
-    score: Array  # their mean return, exploration included
+    episode_return: Array  # their mean return, exploration included
     unsound: Array  # steps that led to a state, belief or advice that is not finite
 
 
-def summed_up(brain: Brain, played: Played, advantage: Array, target: Array) -> Summary:
+def batch_statistics(
+    params: Params, trajectory: Trajectory, advantage: Array, target: Array
+) -> Summary:
     """All statistics in one message between the devices: several in no fixed order could wait for each other."""
-    live = played.live.astype(jnp.float32)
-    measured = (target, advantage, played.inputs)
+    live = trajectory.live.astype(jnp.float32)
+    measured = (target, advantage, trajectory.inputs)
     centres = (
-        brain.values.mean,
+        params.values.mean,
         jnp.zeros(()),
-        brain.inputs.mean,
+        params.inputs.mean,
     )  # near the means: exact enough in 32 bits
 
     def sums(x: Array, centre: Array) -> Moments:
         weight, away = live.reshape(*live.shape, *[1] * (x.ndim - 2)), x - centre
         return Moments((weight * away).sum((0, 1)), (weight * away**2).sum((0, 1)))
 
-    unsound = (~played.noted).sum().astype(jnp.float32)
+    unsound = (~trajectory.extras).sum().astype(jnp.float32)
     counts = (
         live.sum(),
-        played.over.sum().astype(jnp.float32),
-        (played.over * played.score).sum(),
+        trajectory.over.sum().astype(jnp.float32),
+        (trajectory.over * trajectory.episode_return).sum(),
         unsound,
     )
     local = ([sums(x, centre) for x, centre in zip(measured, centres, strict=True)], counts)
-    each, (steps, ended, score, unsound) = jax.tree.map(
-        lambda x: x * jax.lax.psum(1, devices.WORLDS), everywhere(local)
+    each, (steps, ended, episode_return, unsound) = jax.tree.map(
+        lambda x: x * jax.lax.psum(1, devices.WORLDS), mean_over_devices(local)
     )
 
     def moments(total: Moments, centre: Array) -> Moments:
@@ -91,11 +95,11 @@ def summed_up(brain: Brain, played: Played, advantage: Array, target: Array) -> 
         moments(total, centre) for total, centre in zip(each, centres, strict=True)
     )
     return Summary(
-        target_, advantage_, inputs_, steps, ended, score / jnp.maximum(ended, 1), unsound
+        target_, advantage_, inputs_, steps, ended, episode_return / jnp.maximum(ended, 1), unsound
     )
 
 
-def everywhere(x: Any) -> Any:
+def mean_over_devices(x: Any) -> Any:
     """The mean over all devices, as one message."""
     vector, unravel = ravel_pytree(x)
     return unravel(jax.lax.pmean(vector, devices.WORLDS))

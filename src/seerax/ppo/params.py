@@ -15,7 +15,7 @@ from seerax.ppo.config import Config
 from seerax.ppo.networks import ActorCritic, Normaliser
 
 
-class Brain(NamedTuple):
+class Params(NamedTuple):
     """All that is learned."""
 
     network: ActorCritic
@@ -26,33 +26,33 @@ class Brain(NamedTuple):
 class LearnedPolicy(eqx.Module):
     """A brain at work. Without noise it answers with the mean action."""
 
-    brain: Brain
+    params: Params
     mdp: BeliefMDP = eqx.field(static=True)
     agent: Agent = eqx.field(static=True)
     noisy: bool = eqx.field(static=True, default=False)
 
     def __call__(self, key: Key, situation: Situation) -> Action:
-        network, inputs, _ = self.brain
+        network, inputs, _ = self.params
         raw = network.actor(inputs.normalise(self.agent.inputs(self.mdp, situation)))
         if self.noisy:
             raw = raw + jnp.exp(network.log_std) * jax.random.normal(key, raw.shape)
         return self.agent.compose(situation, raw)
 
 
-def rescaled(brain: Brain, values: Normaliser) -> Brain:
+def popart(params: Params, values: Normaliser) -> Params:
     """The same value function in new units (PopArt: van Hasselt et al., 2016)."""
-    old, critic = brain.values, brain.network.critic
+    old, critic = params.values, params.network.critic
     weight = critic.weights[-1] * old.std / values.std
     bias = (critic.biases[-1] * old.std + old.mean - values.mean) / values.std
     critic = eqx.tree_at(lambda c: (c.weights[-1], c.biases[-1]), critic, (weight, bias))
-    return Brain(eqx.tree_at(lambda n: n.critic, brain.network, critic), brain.inputs, values)
+    return Params(eqx.tree_at(lambda n: n.critic, params.network, critic), params.inputs, values)
 
 
-def quietened(config: Config, brain: Brain, iteration: Array) -> Brain:
+def cap_exploration(config: Config, params: Params, iteration: Array) -> Params:
     """Exploration held under its ceiling, so that in the end what was trained is what is deployed: the mean."""
     share = 1 + (config.exploration_end - 1) * iteration / config.iterations
     ceiling = jnp.log(jnp.asarray(config.exploration) * jnp.maximum(share, 1e-3))
-    log_std = brain.network.log_std
+    log_std = params.network.log_std
     if config.exploration_end < 1:
         log_std = jnp.minimum(log_std, ceiling)
-    return brain._replace(network=eqx.tree_at(lambda n: n.log_std, brain.network, log_std))
+    return params._replace(network=eqx.tree_at(lambda n: n.log_std, params.network, log_std))

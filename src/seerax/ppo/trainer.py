@@ -23,20 +23,20 @@ from seerax.core import BeliefMDP, Key
 from seerax.numerics.trees import all_finite, select, strong_dtype
 from seerax.ppo.config import Config
 from seerax.ppo.improve import improve
-from seerax.ppo.judge import advantages, summed_up
+from seerax.ppo.judge import advantages, batch_statistics
 from seerax.ppo.networks import ActorCritic, Normaliser
-from seerax.ppo.params import Brain, LearnedPolicy, quietened, rescaled
-from seerax.ppo.play import Learner, Played, play, staggered, streams
+from seerax.ppo.params import LearnedPolicy, Params, cap_exploration, popart
+from seerax.ppo.play import TrainState, Trajectory, play, split_keys, staggered_worlds
 
 
 class Progress(NamedTuple):
     """Where a training stands after an iteration. With many seeds every number is one per seed."""
 
-    learner: Learner
+    train_state: TrainState
     steps: int
     metrics: dict[str, Any]
     held_out: np.ndarray | None  # mean held-out return, if it was measured now
-    best: Brain  # by held-out return
+    best: Params  # by held-out return
     best_return: np.ndarray
 
 
@@ -63,12 +63,12 @@ class PPO:
         c = self.config
         updates = c.iterations * c.epochs * c.minibatches
         rate = optax.linear_schedule(c.learning_rate, 0.0, updates) if c.anneal else c.learning_rate
-        return optax.chain(optax.clip_by_global_norm(c.gradient_norm), optax.adam(rate, eps=1e-5))
+        return optax.chain(optax.clip_by_global_norm(c.max_grad_norm), optax.adam(rate, eps=1e-5))
 
-    def init(self, key: Key) -> Learner:
+    def init(self, key: Key) -> TrainState:
         """A learner whose mean raw action is zero: a residual starts exactly at its base."""
         network_key, world_key, key = jax.random.split(key, 3)
-        worlds = staggered(world_key, self.mdp, self.config.worlds)
+        worlds = staggered_worlds(world_key, self.mdp, self.config.worlds)
         example = jax.eval_shape(
             partial(self.agent.inputs, self.mdp), jax.tree.map(lambda x: x[0], worlds.situation)
         )
@@ -76,9 +76,10 @@ class PPO:
             jnp.asarray(self.config.exploration), (self.mdp.action_size,)
         )
         network = ActorCritic(network_key, example.shape[0], self.config.hidden, exploration)
-        brain = Brain(network, Normaliser.init(example.shape[0]), Normaliser.init())
+        params = Params(network, Normaliser.init(example.shape[0]), Normaliser.init())
         return jax.tree.map(
-            strong_dtype, Learner(brain, self.optimiser.init(network), worlds, key, jnp.int32(0))
+            strong_dtype,
+            TrainState(params, self.optimiser.init(network), worlds, key, jnp.int32(0)),
         )
 
     @cached_property
@@ -90,29 +91,32 @@ class PPO:
     def iterate_many(self) -> Any:
         """The same for learners stacked along a first axis: seeds side by side."""
 
-        def iterate_seeds(learners: Learner) -> tuple[Learner, dict[str, Array]]:
-            return devices.map_seeds(partial(iterate, self), learners)
+        def iterate_seeds(train_states: TrainState) -> tuple[TrainState, dict[str, Array]]:
+            return devices.map_seeds(partial(iterate, self), train_states)
 
         return self._compiled(iterate_seeds, P(None, devices.WORLDS))
 
     def _compiled(self, body: Any, worlds: P) -> Any:
-        spec = Learner(P(), P(), worlds, P(), P())  # type: ignore[arg-type]
+        spec = TrainState(P(), P(), worlds, P(), P())  # type: ignore[arg-type]
         return jax.jit(
             jax.shard_map(
                 body, mesh=self.mesh, in_specs=(spec,), out_specs=(spec, P()), check_vma=False
             )
         )
 
-    def policy(self, brain: Brain, noisy: bool = False) -> LearnedPolicy:
-        return LearnedPolicy(brain, self.mdp, self.agent, noisy)
+    def policy(self, params: Params, noisy: bool = False) -> LearnedPolicy:
+        return LearnedPolicy(params, self.mdp, self.agent, noisy)
 
     @cached_property
     def held_out(self) -> Any:
         """(brains, keys) -> mean return of each brain on the same held-out episodes, without noise or bonus."""
 
-        def scores(brains: Brain, keys: Key) -> Array:
+        def scores(many_params: Params, keys: Key) -> Array:
             return devices.map_seeds(
-                lambda brain: rollout.tally(self.mdp, self.policy(brain), keys).score, brains
+                lambda params: (
+                    rollout.play_batch(self.mdp, self.policy(params), keys).episode_return
+                ),
+                many_params,
             )
 
         return jax.jit(
@@ -132,29 +136,32 @@ class PPO:
         for a residual the ensemble itself.
         """
         count, batch = self.config.iterations, self.config.batch
-        exam = self.exam()
+        held_out_keys = self.held_out_keys()
         marks = set(np.linspace(0, count, self.config.evaluations + 1).round().astype(int).tolist())
         if progress is None:
-            progress = self._begin(keys, exam)
+            progress = self._begin(keys, held_out_keys)
             yield progress
-        learner, best, best_return = progress.learner, progress.best, progress.best_return
-        for iteration in range(int(learner.iteration[0]), count):
-            learner, metrics = self.iterate_many(learner)
+        train_state, best, best_return = progress.train_state, progress.best, progress.best_return
+        for iteration in range(int(train_state.iteration[0]), count):
+            train_state, metrics = self.iterate_many(train_state)
             held_out = None
             if iteration + 1 in marks:
                 held_out = np.asarray(
-                    distributed.allgather(self.held_out(learner.brain, exam))
+                    distributed.allgather(self.held_out(train_state.params, held_out_keys))
                 ).mean(-1)
                 better = held_out > np.nan_to_num(best_return, nan=-np.inf)
-                best = keep_better(better, learner.brain, best)
+                best = keep_better(better, train_state.params, best)
                 best_return = np.where(better, held_out, best_return)
             steps = (iteration + 1) * batch
-            yield Progress(learner, steps, jax.device_get(metrics), held_out, best, best_return)
+            yield Progress(train_state, steps, jax.device_get(metrics), held_out, best, best_return)
 
-    def place(self, learner: Learner) -> Learner:
+    def place(self, train_state: TrainState) -> TrainState:
         """Stacked learners where `iterate_many` wants them: the worlds spread, all else on every device."""
-        return Learner(
-            *[distributed.shard(part, to) for part, to in zip(learner, self._places(), strict=True)]
+        return TrainState(
+            *[
+                distributed.shard(part, to)
+                for part, to in zip(train_state, self._places(), strict=True)
+            ]
         )
 
     def _places(self) -> list[NamedSharding]:
@@ -167,24 +174,24 @@ class PPO:
         """The same on every device."""
         return distributed.shard(tree, NamedSharding(self.mesh, P()))
 
-    def exam(self) -> Key:
+    def held_out_keys(self) -> Key:
         """The held-out episodes, the same ones for every learner, spread like the worlds."""
         keys = jax.random.split(jax.random.key(0x5EE), self.config.evaluation_episodes)
         return distributed.shard(
             keys, NamedSharding(devices.mesh(keys.shape[0]), P(devices.WORLDS))
         )
 
-    def _begin(self, keys: Key, exam: Key) -> Progress:
+    def _begin(self, keys: Key, held_out_keys: Key) -> Progress:
         """The iteration is compiled while the rest is at work: compiling takes one core, and most of the time."""
         init = jax.jit(jax.vmap(self.init))
         with devices.in_background(lambda: self._compile_iteration(init.eval_shape(keys))):
-            learner = self.place(init(keys))
-            held_out = np.asarray(distributed.allgather(self.held_out(learner.brain, exam))).mean(
-                -1
-            )
-        return Progress(learner, 0, {}, held_out, learner.brain, held_out)
+            train_state = self.place(init(keys))
+            held_out = np.asarray(
+                distributed.allgather(self.held_out(train_state.params, held_out_keys))
+            ).mean(-1)
+        return Progress(train_state, 0, {}, held_out, train_state.params, held_out)
 
-    def _compile_iteration(self, learner: Learner) -> None:
+    def _compile_iteration(self, train_state: TrainState) -> None:
         """For learners of these shapes; called with one, `iterate_many` finds the program."""
 
         def placed(part: Any, sharding: NamedSharding) -> Any:
@@ -192,8 +199,10 @@ class PPO:
                 lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=sharding), part
             )
 
-        shapes = [placed(part, where) for part, where in zip(learner, self._places(), strict=True)]
-        self.iterate_many.lower(Learner(*shapes)).compile()
+        shapes = [
+            placed(part, where) for part, where in zip(train_state, self._places(), strict=True)
+        ]
+        self.iterate_many.lower(TrainState(*shapes)).compile()
 
 
 def keep_better(better: np.ndarray, new: Any, old: Any) -> Any:
@@ -205,34 +214,39 @@ def keep_better(better: np.ndarray, new: Any, old: Any) -> Any:
     return jax.tree.map(choose, new, old)
 
 
-def iterate(ppo: PPO, learner: Learner) -> tuple[Learner, dict[str, Array]]:
+def iterate(ppo: PPO, train_state: TrainState) -> tuple[TrainState, dict[str, Array]]:
     """One iteration on one device's share of the worlds; gradients and statistics are shared by all."""
-    key, play_key, shuffle_key = streams(learner.key)
-    worlds, played, last_value = play(ppo, play_key, learner.brain, learner.worlds)
-    brain, optimiser, metrics = learn(ppo, shuffle_key, learner, played, last_value)
+    key, play_key, shuffle_key = split_keys(train_state.key)
+    worlds, trajectory, last_value = play(ppo, play_key, train_state.params, train_state.worlds)
+    params, optimiser, metrics = learn(ppo, shuffle_key, train_state, trajectory, last_value)
     worlds = worlds._replace(
-        over=worlds.over | ~played.noted[-1]
+        over=worlds.over | ~trajectory.extras[-1]
     )  # what is not sound starts afresh
-    return Learner(brain, optimiser, worlds, key, learner.iteration + 1), metrics
+    return TrainState(params, optimiser, worlds, key, train_state.iteration + 1), metrics
 
 
 def learn(
-    ppo: PPO, key: Key, learner: Learner, played: Played, last_value: Array
-) -> tuple[Brain, Any, dict[str, Array]]:
+    ppo: PPO, key: Key, train_state: TrainState, trajectory: Trajectory, last_value: Array
+) -> tuple[Params, Any, dict[str, Array]]:
     """Judge and improve: what an iteration does once it has played. What is not finite changes nothing."""
-    advantage = advantages(played, last_value, ppo.discount, ppo.config.trace)
-    target = advantage + played.value
-    brain, batch = learner.brain, summed_up(learner.brain, played, advantage, target)
-    if ppo.config.normalise_values:
-        brain = rescaled(brain, brain.values.merge(*batch.target, batch.steps))
-    standard = (advantage - batch.advantage.mean) / jnp.sqrt(batch.advantage.variance + 1e-8)
-    brain, optimiser, metrics = improve(
-        ppo, key, brain, learner.optimiser, played, standard, target
+    advantage = advantages(trajectory, last_value, ppo.discount, ppo.config.gae_lambda)
+    target = advantage + trajectory.value
+    params, batch = (
+        train_state.params,
+        batch_statistics(train_state.params, trajectory, advantage, target),
     )
-    brain = quietened(ppo.config, brain, learner.iteration + 1)
+    if ppo.config.normalise_values:
+        params = popart(params, params.values.merge(*batch.target, batch.steps))
+    standard = (advantage - batch.advantage.mean) / jnp.sqrt(batch.advantage.variance + 1e-8)
+    params, optimiser, metrics = improve(
+        ppo, key, params, train_state.opt_state, trajectory, standard, target
+    )
+    params = cap_exploration(ppo.config, params, train_state.iteration + 1)
     if ppo.config.normalise_inputs:
-        brain = brain._replace(inputs=brain.inputs.merge(*batch.inputs, batch.steps))
-    usable = (batch.unsound == 0) & all_finite((brain, optimiser, batch, metrics))
-    brain, optimiser = select(usable, (brain, optimiser), (learner.brain, learner.optimiser))
-    told = {"episodes": batch.ended, "return": batch.score, "skipped": 1.0 - usable}
-    return brain, optimiser, {**metrics, **told}
+        params = params._replace(inputs=params.inputs.merge(*batch.inputs, batch.steps))
+    usable = (batch.unsound == 0) & all_finite((params, optimiser, batch, metrics))
+    params, optimiser = select(
+        usable, (params, optimiser), (train_state.params, train_state.opt_state)
+    )
+    told = {"episodes": batch.ended, "return": batch.episode_return, "skipped": 1.0 - usable}
+    return params, optimiser, {**metrics, **told}

@@ -19,9 +19,16 @@ PROBLEMS: dict[str, Callable[[], BeliefMDP]] = {
     "tiger": tiger.tiger,
 }
 
-SIX = ("crowdnav", "cartpole", "armshelf", "maze4", "maze10", "door4")  # of the paper's experiments
-SENSING = ("maze4", "maze10", "door4")  # of its ablations
-SMALL = ("tiger", "tree")  # whose Bayes-optimal values are known
+PAPER = (
+    "crowdnav",
+    "cartpole",
+    "armshelf",
+    "maze4",
+    "maze10",
+    "door4",
+)  # of the paper's experiments
+WITH_SENSING = ("maze4", "maze10", "door4")  # of its ablations
+WITH_OPTIMUM = ("tiger", "tree")  # whose Bayes-optimal values are known
 
 ABOUT = {
     "crowdnav": "drive past six people who each walk to a goal of their own, without touching anyone",

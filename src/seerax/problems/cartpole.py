@@ -76,9 +76,9 @@ class Cartpole:
     def features(self, state: CartpoleState) -> Array:
         return jnp.stack(state)
 
-    def succeeded(self, state: CartpoleState, latent: Latent, done: Array) -> Array:
+    def succeeded(self, state: CartpoleState, latent: Latent, terminated: Array) -> Array:
         """Still upright when the time is up."""
-        return ~done
+        return ~terminated
 
     def log_likelihood(
         self, state: CartpoleState, action: Action, next_state: CartpoleState, latent: Latent

@@ -112,7 +112,7 @@ class CrowdNav:
         pace = jnp.where(walking(state), state.speeds, 0.0)
         return jnp.concatenate([car, offsets.ravel(), state.moved.ravel(), pace])
 
-    def succeeded(self, state: CrowdState, latent: Latent, done: Array) -> Array:
+    def succeeded(self, state: CrowdState, latent: Latent, terminated: Array) -> Array:
         return self._passed(state) & ~self._left_road(state) & ~state.hit
 
     def log_likelihood(

@@ -98,11 +98,11 @@ class Doors:
         right = jax.random.bernoulli(key, accuracy(motion.position))
         reading = jnp.where(sensed, jnp.where(right == (latent == 1), OPEN, CLOSED), UNKNOWN)
         state = DoorState(motion.position, motion.velocity, crashed, passed, reading, sensed)
-        done = arrived(state)
+        terminated = arrived(state)
         return Step(
             state,
-            TARGET_REWARD * done - CRASH_COST * crashed.any() - self.sensing_cost * sensed,
-            done,
+            TARGET_REWARD * terminated - CRASH_COST * crashed.any() - self.sensing_cost * sensed,
+            terminated,
         )
 
     def features(self, state: DoorState) -> Array:
@@ -119,7 +119,7 @@ class Doors:
         """A small vote for or against sensing, which a residual can easily overrule."""
         return action.at[2].set(jnp.where(on, 0.1, -0.1))
 
-    def succeeded(self, state: DoorState, latent: Latent, done: Array) -> Array:
+    def succeeded(self, state: DoorState, latent: Latent, terminated: Array) -> Array:
         return arrived(state)
 
     def log_likelihood(

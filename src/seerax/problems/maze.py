@@ -113,11 +113,11 @@ class Maze:
         reward = (
             jnp.where(home, self.reward, 0.0) - wrong * self.wrong_cost - sensed * self.sensing_cost
         )
-        done = home | (wrong & self.wrong_ends)
+        terminated = home | (wrong & self.wrong_ends)
         return Step(
             MazeState(position, velocity, jnp.where(sensed, reading, 0.0), sensed, home),
             reward,
-            done,
+            terminated,
         )
 
     def features(self, state: MazeState) -> Array:
@@ -132,7 +132,7 @@ class Maze:
         """A small vote for or against sensing, which a residual can easily overrule."""
         return action.at[2].set(jnp.where(on, 0.1, -0.1))
 
-    def succeeded(self, state: MazeState, latent: Latent, done: Array) -> Array:
+    def succeeded(self, state: MazeState, latent: Latent, terminated: Array) -> Array:
         right, wrong = self._arrived(state.position, latent)
         return right & ~wrong
 
@@ -222,7 +222,7 @@ def maze10() -> BeliefMDP:
 def better_sensing(mdp: BeliefMDP, steps: int = 150) -> BeliefMDP:
     """The hand-tuned ensemble of the paper's appendix: sense in the first steps only."""
     by_belief = advice.weighted(mdp.filter, mdp.expert)  # type: ignore[arg-type]
-    return mdp.advised_by(advice.sense_first(mdp.problem, by_belief, steps))
+    return mdp.with_advisor(advice.sense_first(mdp.problem, by_belief, steps))
 
 
 def maze10_better_sensing() -> BeliefMDP:

@@ -135,7 +135,7 @@ class ArmShelf:
         """A small vote for or against sensing, which a residual can easily overrule."""
         return action.at[3].set(jnp.where(on, 0.1, -0.1))
 
-    def succeeded(self, state: ShelfState, latent: Latent, done: Array) -> Array:
+    def succeeded(self, state: ShelfState, latent: Latent, terminated: Array) -> Array:
         return jnp.linalg.norm(latent - state.hand) < CLOSE
 
     def noise(self, state: ShelfState, mean: Array, covariance: Array) -> Array:

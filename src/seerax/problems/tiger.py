@@ -65,8 +65,8 @@ class Tiger:
         """A vote for listening just above, or just below, any expert's."""
         return action.at[LISTEN].set(jnp.where(on, 1.1, -0.1))
 
-    def succeeded(self, state: TigerState, latent: Latent, done: Array) -> Array:
-        return done & (state.opened - OPEN_LEFT != latent)
+    def succeeded(self, state: TigerState, latent: Latent, terminated: Array) -> Array:
+        return terminated & (state.opened - OPEN_LEFT != latent)
 
     def log_likelihood(
         self, state: State, action: Action, next_state: TigerState, latent: Latent

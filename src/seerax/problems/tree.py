@@ -87,9 +87,9 @@ class Tree:
         """A vote for sensing just above, or just below, any expert's."""
         return action.at[SENSE].set(jnp.where(on, 1.1, -1.1))
 
-    def succeeded(self, state: TreeState, latent: Latent, done: Array) -> Array:
+    def succeeded(self, state: TreeState, latent: Latent, terminated: Array) -> Array:
         """In its last round."""
-        return done & state.found
+        return terminated & state.found
 
     def log_likelihood(
         self, state: State, action: Action, next_state: TreeState, latent: Latent
@@ -153,7 +153,7 @@ def deep_tree() -> BeliefMDP:
 def posterior_sampling(mdp: BeliefMDP) -> BeliefMDP:
     """One draw from the posterior for every round, followed to its leaf (the paper's PSRL)."""
     sampled = advice.posterior_sampling(mdp.filter, walking_expert(), per=lambda state: state.round)
-    return mdp.advised_by(sampled)
+    return mdp.with_advisor(sampled)
 
 
 # ---- drawing -----------------------------------------------------------------------------------------------------

@@ -14,9 +14,9 @@ from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.lines import Line2D
 
 from seerax.drawing import PALETTE
-from seerax.figures.files import save
 from seerax.figures.films import Story, legend, tell
-from seerax.figures.sheets import scene
+from seerax.figures.saving import save
+from seerax.figures.scenes import scene
 from seerax.rollout import Episode
 
 FRAMES = 6

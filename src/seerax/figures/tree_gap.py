@@ -11,10 +11,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from seerax import exact
 from seerax.drawing import PALETTE
-from seerax.figures.axes import colours, shared_legend, tidy
-from seerax.figures.files import save
+from seerax.figures.saving import save
+from seerax.figures.style import colours, shared_legend, tidy
+from seerax.paper import exact
 
 
 class TreePoint(NamedTuple):

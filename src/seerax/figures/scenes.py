@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 
-from seerax.figures.files import save
+from seerax.figures.saving import save
 from seerax.rollout import Episode
 
 Draw = Callable[[Any, Any, Any, Any], None]  # (ax, situation, action, latent)

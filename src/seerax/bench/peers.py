@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 SCRIPTS = ROOT / "benchmarks" / "peers"
 PATIENCE = 900.0, 240.0  # seconds for making an environment, and for one measurement
 

@@ -12,11 +12,11 @@ from matplotlib.figure import Figure
 
 from seerax.drawing import PALETTE
 from seerax.errors import UserError
-from seerax.figures import heights
-from seerax.figures.axes import shared_legend, tidy
+from seerax.figures import yscale
 from seerax.figures.curves import STEPS, Run, draw_curve, in_millions
-from seerax.figures.files import save
-from seerax.problems import SENSING
+from seerax.figures.saving import save
+from seerax.figures.style import shared_legend, tidy
+from seerax.problems import WITH_SENSING
 
 Results = Mapping[str, Mapping[str, Any]]  # by entry: curves of all seeds, evaluation, extra
 
@@ -98,7 +98,7 @@ def benchmark(path: str | Path, results: Results) -> None:
 
 def inputs(path: str | Path, results: Results) -> None:
     """What it is worth to see the belief beside the recommendation."""
-    save(lay_out_curves(results, SENSING, INPUTS), path)
+    save(lay_out_curves(results, WITH_SENSING, INPUTS), path)
 
 
 def composition(path: str | Path, results: Results) -> None:
@@ -155,7 +155,7 @@ def draw_panel(ax: Axes, results: Results, problem: str, lines: Sequence[Line]) 
     in_millions(ax)
     ax.set_xlim(0, max(steps[-1] for seeds in curves.values() for steps, _ in seeds))
     ours = [mean for line, mean in means.items() if line.level or line.entry.startswith(BRPO.entry)]
-    return heights.fit(ax, ours, list(means.values()))
+    return yscale.fit(ax, ours, list(means.values()))
 
 
 def look(line: Line) -> dict[str, Any]:
@@ -191,10 +191,10 @@ def note(seeds: Sequence[int], bent: bool) -> str | None:
 
 
 def lay_out_bonuses(results: Results) -> Figure:
-    insist(present(results, SENSING, [entry for form in FORMS for entry in form.entries]))
+    insist(present(results, WITH_SENSING, [entry for form in FORMS for entry in form.entries]))
     figure = Figure(figsize=(11.0, 3.6), layout="constrained")
-    *panels, beside = figure.subplots(1, len(SENSING) + 1)
-    for ax, problem in zip(panels, SENSING, strict=True):
+    *panels, beside = figure.subplots(1, len(WITH_SENSING) + 1)
+    for ax, problem in zip(panels, WITH_SENSING, strict=True):
         draw_bonuses(ax, results, problem)
         ax.set_title(TITLES[problem], fontsize=12)
     draw_crashes(beside, results, "door4")

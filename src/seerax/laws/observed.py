@@ -120,7 +120,7 @@ def starts(mdp: BeliefMDP, keys: Key) -> World:
 
 
 @eqx.filter_jit
-def stretch(mdp: BeliefMDP, behaviour: Array, keys: Key, worlds: World) -> tuple[World, Record]:
+def play_span(mdp: BeliefMDP, behaviour: Array, keys: Key, worlds: World) -> tuple[World, Record]:
     """Keys are [time, world, 2]."""
 
     def one(keys: Key, world: World) -> tuple[World, Record]:
@@ -166,7 +166,7 @@ class Observed:
 
     mdp: BeliefMDP
     key: Key
-    episodes: int
+    count: int
 
     def play(self, key: Key, behaviour: int, spans: int) -> Record:
         """If there are several spans, all worlds are ended before the last one, so that each has a fresh start."""
@@ -175,7 +175,7 @@ class Observed:
             if 0 < span == spans - 1:
                 worlds = worlds._replace(over=jnp.ones_like(worlds.over))
             keys = jax.random.split(jax.random.fold_in(key, span), (SPAN, BATCH, 2))
-            worlds, record = stretch(self.mdp, jnp.int32(behaviour), keys, worlds)
+            worlds, record = play_span(self.mdp, jnp.int32(behaviour), keys, worlds)
             records.append(record)
         return joined(records, 0)
 
@@ -184,7 +184,7 @@ class Observed:
         return math.ceil(min(self.mdp.problem.horizon, LONGEST) / SPAN) + 1
 
     @cached_property
-    def lives(self) -> Record:
+    def episodes(self) -> Record:
         """A batch of worlds for each independent behaviour, through at least one end and fresh start."""
         key = partial(jax.random.fold_in, self.key)
         return joined([self.play(key(index), index, self.spans) for index in range(INDEPENDENT)], 1)
@@ -192,23 +192,23 @@ class Observed:
     @cached_property
     def visited(self) -> tuple[np.ndarray, np.ndarray]:
         """(time, episode) of every running world in `lives`, shuffled."""
-        time, episode = np.nonzero(~self.lives.world.over)
+        time, episode = np.nonzero(~self.episodes.world.over)
         order = np.random.default_rng(0).permutation(time.size)
         return time[order], episode[order]
 
     def rows(self, start: int = 0) -> Record:
         """Running worlds from anywhere in `lives`, with what was done there."""
         index = np.arange(start, start + ROWS) % self.visited[0].size
-        return taken(self.lives, (self.visited[0][index], self.visited[1][index]))
+        return taken(self.episodes, (self.visited[0][index], self.visited[1][index]))
 
     @cached_property
     def row_keys(self) -> Key:
         return jax.random.split(self.key, ROWS)
 
     @cached_property
-    def early(self) -> World:
+    def early_worlds(self) -> World:
         """Many worlds at the TIMES: [times, episodes, ...]."""
-        batches = range(math.ceil(self.episodes / BATCH))
+        batches = range(math.ceil(self.count / BATCH))
         key = partial(jax.random.fold_in, jax.random.fold_in(self.key, INDEPENDENT))
         records = [self.play(key(batch), batch % INDEPENDENT, 1) for batch in batches]
         return joined([taken(record.world, np.array(TIMES)) for record in records], 1)
@@ -216,7 +216,7 @@ class Observed:
     @cached_property
     def still_running(self) -> dict[int, np.ndarray]:
         """Which episodes have not ended, at those of the TIMES when they are enough."""
-        running = (self.early.time == np.array(TIMES)[:, None]) & ~self.early.over
+        running = (self.early_worlds.time == np.array(TIMES)[:, None]) & ~self.early_worlds.over
         return {
             index: np.flatnonzero(row) for index, row in enumerate(running) if row.mean() >= ENOUGH
         }
@@ -224,7 +224,7 @@ class Observed:
     @cached_property
     def drawn(self) -> tuple[np.ndarray, np.ndarray]:
         """Many latents from the prior and from the filter's first belief: [many, coordinates]."""
-        prior, believed = draw(self.mdp, jax.random.split(self.key, 4 * self.episodes))
+        prior, believed = draw(self.mdp, jax.random.split(self.key, 4 * self.count))
         return columns(prior), columns(believed)
 
     @cached_property

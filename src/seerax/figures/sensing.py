@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator
 
 from seerax.drawing import PALETTE
-from seerax.figures.files import save
+from seerax.figures.saving import save
 from seerax.rollout import Episode
 
 VISITED = ListedColormap([PALETTE["pale"]])
