@@ -3,7 +3,7 @@ PYTHON ?= python3
 UV := $(shell command -v uv 2>/dev/null || echo $(PYTHON) -m uv)
 BIN := .venv/bin
 
-.PHONY: setup demo test lint reproduce bench torture ensembles calibration table1 clean
+.PHONY: setup demo test lint mutants reproduce bench torture ensembles calibration table1 clean
 
 setup: .venv/.made
 
@@ -25,6 +25,9 @@ bench: setup
 
 test: setup lint
 	$(BIN)/pytest -q -n 2 --dist loadfile tests
+
+mutants: setup
+	$(BIN)/python tools/mutants.py --baseline
 
 torture: setup
 	$(BIN)/python benchmarks/torture.py

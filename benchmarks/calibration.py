@@ -1,8 +1,10 @@
-"""Are beliefs as sure as they are right? z-scores over many episodes, written to results/calibration.json.
+"""Are beliefs as sure as they are right? z-scores over many episodes, written to
+results/calibration.json.
 
-    .venv/bin/python benchmarks/calibration.py [EPISODES]
+.venv/bin/python benchmarks/calibration.py [EPISODES]
 
-The law is `seerax check`'s: truth and posterior sample lie equally far from the mode. Within +-3 is chance.
+The law is `seerax check`'s: truth and posterior sample lie equally far from the mode. Within +-3 is
+chance.
 """
 
 from __future__ import annotations

@@ -1,9 +1,11 @@
-"""Measure every ensemble beside its clairvoyant and the authors' figure, and write the table into docs/problems.md.
+"""Measure every ensemble beside its clairvoyant and the authors' figure, and write the table into
+docs/problems.md.
 
-    .venv/bin/python benchmarks/ensembles.py [EPISODES]
+.venv/bin/python benchmarks/ensembles.py [EPISODES]
 
-The raw numbers go to results/ensembles.json. "Never senses" is the same ensemble with sensing always off; "room" is
-what the clairvoyant has more than the ensemble on the same episodes, with the interval of that difference.
+The raw numbers go to results/ensembles.json. "Never senses" is the same ensemble with sensing
+always off; "room" is what the clairvoyant has more than the ensemble on the same episodes, with the
+interval of that difference.
 """
 
 from __future__ import annotations
@@ -16,9 +18,10 @@ from typing import Any
 import jax.numpy as jnp
 
 import seerax
-from seerax import problems, rollout, runs
+from seerax import problems, rollout
 from seerax.advice import Clairvoyant, follow_advice
 from seerax.core import BeliefMDP, Policy
+from seerax.keys import evaluation_key
 from seerax.paper.reference import ORIGINALS
 from seerax.system import files, markdown
 
@@ -32,11 +35,13 @@ def never_senses(mdp: BeliefMDP) -> Policy:
 
 def players(mdp: BeliefMDP) -> dict[str, Any]:
     silent = {"never senses": never_senses(mdp)} if hasattr(mdp.problem, "with_sensing") else {}
-    return {"ensemble": follow_advice, **silent, "clairvoyant": Clairvoyant(mdp.expert)}  # type: ignore[arg-type]
+    expert: Any = mdp.expert
+    return {"ensemble": follow_advice, **silent, "clairvoyant": Clairvoyant(expert)}
 
 
 def measured(name: str, episodes: int) -> dict[str, Any]:
-    mdp, key = problems.make(name), runs.evaluation_key(0)
+    mdp = problems.make(name)
+    key = evaluation_key(0)
     played = {
         who: rollout.evaluate(key, mdp, policy, episodes) for who, policy in players(mdp).items()
     }
@@ -54,21 +59,15 @@ def line(name: str, who: str, s: dict[str, Any]) -> str:
     remark = ORIGINALS[name] if who == "ensemble" and name in ORIGINALS else ""
     if room := s.get("room"):
         remark = f"room: {room['mean']:.1f} [{room['ci95'][0]:.1f}, {room['ci95'][1]:.1f}]"
-    numbers = f"{s['mean']:.1f} | [{low:.1f}, {high:.1f}] | {100 * s['success']:.1f} % | {sensing} | {s['length']:.1f}"
-    return f"| {name} | {who} | {numbers} | {remark} |"
+    numbers = [f"{s['mean']:.1f}", f"[{low:.1f}, {high:.1f}]", f"{100 * s['success']:.1f} %"]
+    cells = [name, who, *numbers, sensing, f"{s['length']:.1f}", str(remark)]
+    return f"| {' | '.join(cells)} |"
 
 
 def table(results: dict[str, dict[str, Any]]) -> str:
-    titles = (
-        "problem",
-        "agent",
-        "mean return",
-        "95 % interval",
-        "success",
-        "sensing",
-        "length",
-        "original, room",
-    )
+    words = "problem, agent, mean return, 95 % interval, success, sensing, length, original, room"
+    *titles, original, room = words.split(", ")
+    titles.append(f"{original}, {room}")
     head = f"| {' | '.join(titles)} |\n{'|---' * len(titles)}|"
     return "\n".join(
         [head, *(line(name, who, s) for name, each in results.items() for who, s in each.items())]

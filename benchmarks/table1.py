@@ -1,6 +1,7 @@
-"""Which of the authors' rules make the ensembles of the paper's Table I: put back into our Maze10 one by one.
+"""Which of the authors' rules make the ensembles of the paper's Table I: put back into our Maze10
+one by one.
 
-    .venv/bin/python benchmarks/table1.py [EPISODES]
+.venv/bin/python benchmarks/table1.py [EPISODES]
 
 Writes the table into docs/problems.md, and the raw numbers to results/table1.json.
 """
@@ -19,10 +20,11 @@ import numpy as np
 from jax import Array
 
 import seerax
-from seerax import advice, rollout, runs
+from seerax import advice, rollout
 from seerax.core import Action, Advisor, Belief, BeliefMDP, Expert, Key, Latent, Moment, State, Step
 from seerax.experts import Flow, FlowPlanner
 from seerax.filters import Categorical
+from seerax.keys import evaluation_key
 from seerax.problems import maze
 from seerax.problems.maze import Maze
 from seerax.system import files, markdown
@@ -57,7 +59,7 @@ ROWS = {
     "all five": Rules(True, True, True, True, True),
 }
 
-# ---- the authors' maze -------------------------------------------------------------------------------------------
+# ---- the authors' maze ---------------------------------------------------------------------------
 
 
 class ToldState(NamedTuple):
@@ -99,7 +101,7 @@ class AuthorsMaze(Maze):
 
 
 def full_thrust(problem: Maze) -> Expert:
-    """The direction known at the nearest point, with the offset to that point added; never brakes."""
+    """Flies in the direction known at the nearest point, the offset to it added; never brakes."""
     planner = FlowPlanner(np.asarray(problem.walls), 0.07, problem.half)
 
     def act(state: Any, flow: Flow) -> Action:
@@ -131,7 +133,8 @@ def built(rules: Rules, sensing: Callable[[Any, Advisor], Advisor]) -> BeliefMDP
     filter = Categorical(problem.goals, problem.log_likelihood)
     expert = full_thrust(problem) if rules.full_thrust else ours.expert
     fuse = taking_over if rules.takes_over else advice.weighted
-    return BeliefMDP(problem, filter, sensing(problem, fuse(filter, expert)), expert)  # type: ignore[arg-type]
+    advisor: Any = sensing(problem, fuse(filter, expert))
+    return BeliefMDP(problem, filter, advisor, expert)
 
 
 SENSING: dict[str, Callable[[Any, Advisor], Advisor]] = {
@@ -139,11 +142,11 @@ SENSING: dict[str, Callable[[Any, Advisor], Advisor]] = {
     "better sensing": lambda problem, advisor: advice.sense_first(problem, advisor, 150),
 }
 
-# ---- measure -----------------------------------------------------------------------------------------------------
+# ---- measure -------------------------------------------------------------------------------------
 
 
 def measured(rules: Rules, episodes: int) -> dict[str, Any]:
-    key = runs.evaluation_key(0)
+    key = evaluation_key(0)
     return {
         name: rollout.evaluate(key, built(rules, sensing), advice.follow_advice, episodes).summary()
         for name, sensing in SENSING.items()

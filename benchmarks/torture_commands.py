@@ -1,4 +1,6 @@
-"""Command lines and files that cannot work, and what is said about them."""
+"""Section commands: lines and files that cannot work get exit code 2 and one sentence, no
+traceback.
+"""
 
 from __future__ import annotations
 
@@ -6,36 +8,31 @@ import contextlib
 import io
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
+import tempfile
+from itertools import product
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args, get_type_hints
+
+from torture_small import must
 
 from seerax import cli
+from seerax.agents import AGENTS
+from seerax.ppo.config import Config
+from seerax.problems import PROBLEMS
+from seerax.runs.policies import shipped_names
 
 TINY = ["--ppo.worlds", "16", "--ppo.rollout-length", "8", "--ppo.minibatches", "2"]
 TINY += ["--ppo.evaluations", "1", "--ppo.evaluation-episodes", "16"]
 ABSURD = ("nan", "inf", "-inf", "-1", "1e400", "many", "")
-INTEGERS = (
-    "steps",
-    "worlds",
-    "length",
-    "epochs",
-    "minibatches",
-    "evaluations",
-    "evaluation-episodes",
-)
-REALS = (
-    "learning-rate",
-    "discount",
-    "trace",
-    "clip",
-    "value-weight",
-    "gradient-norm",
-    "exploration",
-    "exploration-end",
-)
+KINDS = get_type_hints(Config)
+INTEGERS = [name for name, kind in KINDS.items() if kind is int]
+REALS = [name for name, kind in KINDS.items() if kind is float or float in get_args(kind)]
+MISSPELT = ("--sed 1", "--ppo.bogus 3", "tiger tree", "--json yes", "--verbose")  # no such options
+SENSIBLE = {("entropy_weight", "-1")}  # of the absurd values, what may be asked for
 LINES = """
 trian tiger
 train
@@ -83,7 +80,6 @@ evaluate tiger --seed -1
 evaluate tiger --seed 4294967296
 evaluate nothing.safetensors
 evaluate tiger --json yes
-evaluate maze10 --agent bpo
 check
 check nosuchmodule:mdp
 check seerax.core:Sep
@@ -167,7 +163,7 @@ def asked_aside(arguments: list[str]) -> Answer:
     return Answer(completed.returncode, completed.stderr, completed.stdout)
 
 
-# ---- files -------------------------------------------------------------------------------------------------------
+# ---- files ---------------------------------------------------------------------------------------
 
 
 def bad_configs(good: dict[str, Any]) -> dict[str, bytes]:
@@ -180,21 +176,47 @@ def bad_configs(good: dict[str, Any]) -> dict[str, bytes]:
         return changed(ppo={**good["ppo"], **fields})
 
     return {
-        "empty": b"", "not JSON": b"{", "a list": b"[1, 2]", "a number": b"1", "not text": b"\xff\xfe\x00",
-        "too deep": b"[" * 100_000, "too large": b" " * (2 << 20), "no fields": b"{}", "null": b"null",
-        "newer": changed(format=99), "no format": changed(format=None), "odd format": changed(format=[1]),
-        "no problem": changed(problem=None), "a list of problems": changed(problem=["tiger"]),
-        "code": changed(problem="os:system"), "escape": changed(problem="../../etc/passwd"),
-        "control characters": changed(problem="\x1b[2Jtiger\n\n"), "odd agent": changed(agent={"a": 1}),
-        "odd seed": changed(seed="0"), "half a seed": changed(seed=0.5), "no seeds": changed(seeds=0),
-        "too many seeds": changed(seeds=10**9), "seeds below zero": changed(seeds=-1), "true seed": changed(seed=[]),
-        "odd scale": changed(scale="big"), "NaN scale": changed(scale=float("nan")), "unknown field": changed(hello=1),
-        "training is a list": changed(ppo=[]), "no training": changed(ppo=None), "odd worlds": training(worlds="16"),
-        "half a world": training(worlds=16.5), "no worlds": training(worlds=0), "endless": training(steps=10**30),
-        "NaN rate": training(learning_rate=float("nan")), "odd hidden": training(hidden=64),
-        "words hidden": training(hidden=["a"]), "huge hidden": training(hidden=[10**12, 10**12]),
-        "true epochs": training(epochs=True), "unknown setting": training(hello=1), "odd bonus": changed(bonus=None),
-    }  # fmt: skip
+        "empty": b"",
+        "not JSON": b"{",
+        "a list": b"[1, 2]",
+        "a number": b"1",
+        "not text": b"\xff\xfe\x00",
+        "too deep": b"[" * 100_000,
+        "too large": b" " * (2 << 20),
+        "no fields": b"{}",
+        "null": b"null",
+        "newer": changed(format=99),
+        "no format": changed(format=None),
+        "odd format": changed(format=[1]),
+        "no problem": changed(problem=None),
+        "a list of problems": changed(problem=["tiger"]),
+        "code": changed(problem="os:system"),
+        "escape": changed(problem="../../etc/passwd"),
+        "control characters": changed(problem="\x1b[2Jtiger\n\n"),
+        "odd agent": changed(agent={"a": 1}),
+        "odd seed": changed(seed="0"),
+        "half a seed": changed(seed=0.5),
+        "no seeds": changed(seeds=0),
+        "too many seeds": changed(seeds=10**9),
+        "seeds below zero": changed(seeds=-1),
+        "true seed": changed(seed=[]),
+        "odd scale": changed(scale="big"),
+        "NaN scale": changed(scale=float("nan")),
+        "unknown field": changed(hello=1),
+        "training is a list": changed(ppo=[]),
+        "no training": changed(ppo=None),
+        "odd worlds": training(worlds="16"),
+        "half a world": training(worlds=16.5),
+        "no worlds": training(worlds=0),
+        "endless": training(steps=10**30),
+        "NaN rate": training(learning_rate=float("nan")),
+        "odd hidden": training(hidden=64),
+        "words hidden": training(hidden=["a"]),
+        "huge hidden": training(hidden=[10**12, 10**12]),
+        "true epochs": training(epochs=True),
+        "unknown setting": training(hello=1),
+        "odd bonus": changed(bonus=None),
+    }
 
 
 def bad_policies(good: bytes) -> dict[str, bytes]:
@@ -205,16 +227,24 @@ def bad_policies(good: bytes) -> dict[str, bytes]:
         return len(header).to_bytes(8, "little") + header + data
 
     return {
-        "empty": b"", "a word": b"hello", "half": good[: len(good) // 2], "one byte short": good[:-1],
-        "one byte more": good + b"\0", "endless header": b"\xff" * 8 + good[8:], "no header": with_header(b""),
-        "header is a list": with_header(b"[]"), "a pickle": b"\x80\x04cos\nsystem\n(S'true'\ntR.",
-        "newer": with_header(header.replace(b'format\\": 1', b'format\\": 7')),
+        "empty": b"",
+        "a word": b"hello",
+        "half": good[: len(good) // 2],
+        "one byte short": good[:-1],
+        "one byte more": good + b"\0",
+        "endless header": b"\xff" * 8 + good[8:],
+        "no header": with_header(b""),
+        "header is a list": with_header(b"[]"),
+        "a pickle": b"\x80\x04cos\nsystem\n(S'true'\ntR.",
+        "newer": with_header(re.sub(rb'format\\": \d+', rb'format\\": 99', header)),
         "other problem": with_header(header.replace(b"tiger", b"maze4")),
         "code": with_header(header.replace(b'\\"tiger\\"', b'\\"os:system\\"')),
         "other arrays": with_header(header.replace(b"log_std", b"log_std2")),
-        "negative offsets": with_header(header.replace(b'"data_offsets":[0,', b'"data_offsets":[-8,')),
+        "negative offsets": with_header(
+            header.replace(b'"data_offsets":[0,', b'"data_offsets":[-8,')
+        ),
         "overflowing shape": with_header(header.replace(b'"shape":[', b'"shape":[9999999999,', 1)),
-    }  # fmt: skip
+    }
 
 
 def file_cases(run: Path, place: Path) -> dict[str, list[str]]:
@@ -229,6 +259,7 @@ def file_cases(run: Path, place: Path) -> dict[str, list[str]]:
     for number, (name, content) in enumerate(bad_policies(policy).items()):
         path = place / f"policy{number}.safetensors"
         path.write_bytes(content)
+        must(content != policy, f"the tampering '{name}' changes nothing any more")
         cases[f"policy: {name}"] = ["evaluate", str(path), "--episodes", "4"]
     return cases | link_cases(run, place) | output_cases(place)
 
@@ -276,37 +307,63 @@ def output_cases(place: Path) -> dict[str, list[str]]:
     return cases
 
 
-# ---- all ---------------------------------------------------------------------------------------------------------
+# ---- all -----------------------------------------------------------------------------------------
 
 
-def line_cases() -> dict[str, list[str]]:
-    cases = {line: line.split() for line in LINES.strip().splitlines()}
-    for name in INTEGERS:
-        cases |= {
-            f"--ppo.{name} {bad!r}": ["train", "tiger", f"--ppo.{name}={bad}"] for bad in ABSURD
-        }
-    for name in REALS:
-        odd = [bad for bad in ABSURD if not (bad == "inf" and name == "clip")]
-        cases |= {f"--ppo.{name} {bad!r}": ["train", "tiger", f"--ppo.{name}={bad}"] for bad in odd}
-    return {name: [*line, "--out", "never"] if line[:2] == ["train", "tiger"] and "--out" not in line else line
-            for name, line in cases.items()}  # fmt: skip
+def line_cases(every: int = 1) -> dict[str, list[str]]:
+    """Lists all lines, and every so many of the absurd values for numbers."""
+    cases = {line: line.split() for line in [*LINES.strip().splitlines(), *unshipped()]}
+    pairs = [pair for pair in product([*INTEGERS, *REALS], ABSURD) if pair not in SENSIBLE]
+    for name, bad in pairs[::every]:
+        option = f"--ppo.{name.replace('_', '-')}={bad}"
+        cases[f"train tiger {option!r}"] = ["train", "tiger", option]
+    return {name: in_a_folder_that_never_comes(line) for name, line in cases.items()}
 
 
-def run(place: Path, every: int = 1, aside: int = 6) -> dict[str, Answer]:
-    """Every so many cases, a few of them in processes of their own; `place` is where files may be made."""
+def unshipped() -> list[str]:
+    """Returns a line that asks for a trained policy which does not ship, if there is any."""
+    missing = [pair for pair in product(PROBLEMS, AGENTS) if "/".join(pair) not in shipped_names()]
+    return [f"evaluate {problem} --agent {agent}" for problem, agent in missing[:1]]
+
+
+def in_a_folder_that_never_comes(line: list[str]) -> list[str]:
+    return [*line, "--out", "never"] if line[:1] == ["train"] and "--out" not in line else line
+
+
+def answers(place: Path, every: int = 1, aside: int = 6) -> dict[str, Answer]:
+    """Tries the cases, a few of them also in processes of their own; files go into `place`."""
     earlier = Path.cwd()
     os.chdir(place)
     try:
         completed = asked(["train", "tiger", "--steps", "256", "--out", "run", *TINY])
-        assert completed.code == 0, completed.said
-        cases = {**line_cases(), **file_cases(place / "run", place)}
-        chosen = dict(list(cases.items())[::every])
-        told = {name: asked(line) for name, line in chosen.items()}
-        told |= {
-            f"{name} (aside)": asked_aside(chosen[name])
-            for name in list(chosen)[:: len(chosen) // max(aside, 1)][:aside]
-        }
-        assert not (place / "never").exists() and not (place / "elsewhere").exists()
+        must(completed.code == 0, f"the good run failed: {completed.said}")
+        cases = {**line_cases(every), **file_cases(place / "run", place)}
+        told = {name: asked(line) for name, line in cases.items()}
+        some = list(cases)[:: max(len(cases) // max(aside, 1), 1)][:aside]
+        told |= {f"{name} (aside)": asked_aside(cases[name]) for name in some}
+        for name in ("never", "elsewhere"):
+            must(not (place / name).exists(), f"a command that was refused wrote {name}")
         return told
     finally:
         os.chdir(earlier)
+
+
+def commands(every: int = 1, aside: int = 6) -> dict[str, Any]:
+    with tempfile.TemporaryDirectory() as name:
+        told = answers(Path(name), every, aside)
+    wrong = [
+        f"{case}: exit {answer.code}, said {answer.said!r}"
+        for case, answer in told.items()
+        if not answer.right
+    ]
+    must(not wrong, "; ".join(wrong))
+    gone = [case for case, answer in told.items() if is_of_a_former_option(case, answer)]
+    must(not gone, f"refused for an option that is no more: {', '.join(gone)}")
+    return {"cases": len(told), "exit_2_with_one_sentence": len(told)}
+
+
+def is_of_a_former_option(case: str, answer: Answer) -> bool:
+    """True if a line is refused for the name of an option, though it was to be refused for its
+    value.
+    """
+    return "Unrecognized" in answer.said and not any(words in case for words in MISSPELT)

@@ -1,4 +1,4 @@
-"""Your own problem: hover in an unknown wind. Try `seerax check examples.wind:mdp`, or run this file."""
+"""Your own problem: hover in an unknown wind; an action is (thrust, sense if positive)."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -7,11 +7,9 @@ import jax
 import jax.numpy as jnp
 
 import seerax
-from seerax import BeliefMDP, Expert, Step, advice, agents, ppo, rollout
-from seerax.filters import Categorical
+from seerax import BeliefMDP, Expert, Step, advice, filters
 
-seerax.prepare()
-WINDS, NOISE = jnp.array([-0.6, 0.0, 0.6]), 0.5
+WINDS, NOISE, GUST = jnp.array([-0.6, 0.0, 0.6]), 0.5, 0.2  # std of a reading and of a gust
 
 
 class State(NamedTuple):
@@ -22,25 +20,22 @@ class State(NamedTuple):
 
 @dataclass(frozen=True)
 class Hover:
-    horizon, discount = 40, 0.99
-    action_low, action_high = (-1.0, -1.0), (1.0, 1.0)  # thrust; sensing if the second is positive
+    horizon, discount, action_low, action_high = 40, 0.99, (-1.0, -1.0), (1.0, 1.0)
 
     def prior(self, key):
         return jax.random.choice(key, WINDS)
 
     def reset(self, key, wind):
-        return State(
-            jax.random.uniform(key, minval=-1.0, maxval=1.0), jnp.float32(0), jnp.bool_(False)
-        )
+        return State(jax.random.uniform(key, (), float, -1, 1), jnp.float32(0), jnp.bool_(False))
 
     def step(self, key, state, action, wind):
-        position, sensed = state.position + 0.3 * (action[0] + wind), action[1] > 0
-        reading = jnp.where(sensed, wind + NOISE * jax.random.normal(key), 0.0)
-        return Step(
-            State(position, reading, sensed),
-            -jnp.abs(position) - 0.05 * sensed,
-            jnp.abs(position) > 3,
-        )
+        gust, noise = jax.random.normal(key, (2,))
+        position, sensed = self.drift(state, action, wind) + GUST * gust, action[1] > 0
+        after = State(position, jnp.where(sensed, wind + NOISE * noise, 0.0), sensed)
+        return Step(after, -jnp.abs(position) - 0.05 * sensed, jnp.abs(position) > 3)
+
+    def drift(self, state, action, wind):
+        return state.position + 0.3 * (action[0] + wind)
 
     def features(self, state):
         return jnp.stack([state.position, state.reading])
@@ -49,26 +44,17 @@ class Hover:
         return action.at[1].set(jnp.where(on, 0.1, -0.1))
 
     def log_likelihood(self, state, action, after, wind):
-        return jnp.where(after.sensed, -0.5 * ((after.reading - wind) / NOISE) ** 2, 0.0)
+        blown = (after.position - self.drift(state, action, wind)) / GUST
+        return -0.5 * (blown**2 + after.sensed * ((after.reading - wind) / NOISE) ** 2)
 
 
 hover = Hover()
-belief = Categorical(WINDS, hover.log_likelihood)
-expert = Expert(
-    plan=lambda wind: wind,
-    act=lambda s, wind: jnp.array([jnp.clip(-wind - 2 * s.position, -1, 1), -0.1]),
-)
-mdp = BeliefMDP(
-    hover, belief, advice.sense_randomly(hover, advice.weighted(belief, expert)), expert
-)
+belief = filters.Categorical(WINDS, hover.log_likelihood)
+expert = Expert(lambda w: w, lambda s, w: jnp.append(jnp.clip(-w - 2 * s.position, -1, 1), -0.1))
+ensemble = advice.sense_randomly(hover, advice.weighted(belief, expert))
+mdp = BeliefMDP(hover, belief, ensemble, expert)
 
 if __name__ == "__main__":
-    trainer = ppo.PPO(
-        mdp,
-        agents.brpo.with_compose(agents.residual(0.3)),
-        ppo.Config(steps=1_000_000, learning_rate=1e-3),
-    )
-    *_, last = trainer.train(jax.random.split(jax.random.key(0), 1))
-    policy = trainer.policy(jax.tree.map(lambda leaf: leaf[0], last.best))
-    for name, player in {"ensemble": seerax.follow_advice, "BRPO": policy}.items():
-        print(name, rollout.evaluate(jax.random.key(1), mdp, player).summary())
+    for progress in seerax.trainer(mdp, scale=0.3, steps=1e6, learning_rate=1e-3).train(seed=0):
+        print(progress)
+    print(seerax.evaluate(mdp, seerax.follow_advice), seerax.evaluate(mdp, progress.policy()))

@@ -8,12 +8,15 @@ from seerax.compute import devices
 
 devices.prepare(2)
 
+import jax
 import pytest
 from hypothesis import settings
 
-from seerax import cli
+from seerax import cli, rollout
+from seerax.advice import follow_advice
 from seerax.core import BeliefMDP
 from seerax.problems import maze, tiger, tree
+from seerax.rollout import Episode
 
 settings.register_profile("seerax", deadline=None, derandomize=True, max_examples=60)
 settings.load_profile("seerax")
@@ -33,6 +36,16 @@ def tree_mdp() -> BeliefMDP:
 @pytest.fixture(scope="session")
 def maze4_mdp() -> BeliefMDP:
     return maze.maze4()
+
+
+@pytest.fixture(scope="session")
+def maze_episode(maze4_mdp: BeliefMDP) -> Episode:
+    return rollout.record(jax.random.key(3), maze4_mdp, follow_advice)
+
+
+@pytest.fixture(scope="session")
+def tree_episode(tree_mdp: BeliefMDP) -> Episode:
+    return rollout.record(jax.random.key(0), tree_mdp, follow_advice)
 
 
 @pytest.fixture

@@ -1,6 +1,7 @@
-"""`seerax train` as one process of a team that tells what it learned, or dies or is told to stop on the way.
+"""Runs `seerax train` as one process of a team.
 
-python member.py TARGET SIGNAL STEPS train ...: SIGNAL 0 for none; TARGET is written at the end of training.
+python member.py TARGET SIGNAL STEPS train ...: at STEPS it sends itself SIGNAL (0 for none); TARGET
+is written at the end of training, and holds what was learned.
 """
 
 from __future__ import annotations
@@ -13,13 +14,14 @@ from pathlib import Path
 import jax
 import numpy as np
 
-from seerax import cli, runs
+from seerax import cli
+from seerax.runs import training
 
 
 def main(target: str, signal: int, steps: int) -> None:
-    train = runs.train
+    train = training.train
 
-    def watched(run, report, *options):
+    def watched(run, trainer, report, *options):
         def sent(progress):
             report(progress)
             if signal:
@@ -27,11 +29,11 @@ def main(target: str, signal: int, steps: int) -> None:
             if signal and progress.steps == steps:
                 os.kill(os.getpid(), signal)
 
-        progress = train(run, sent, *options)
+        progress = train(run, trainer, sent, *options)
         np.savez(Path(target), *map(np.asarray, jax.tree.leaves(progress.train_state.params)))
         return progress
 
-    runs.train = watched
+    training.train = watched
     cli.main()
 
 

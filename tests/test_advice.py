@@ -56,7 +56,7 @@ def actions_of_all() -> np.ndarray:
     return np.stack([np.asarray(Planner.matrix(phi), np.float64) @ STATE for phi in SUPPORT])
 
 
-# ---- combinations ------------------------------------------------------------------------------------------------
+# ---- combinations --------------------------------------------------------------------------------
 
 
 def test_weighted_is_the_belief_weighted_sum_of_the_experts_actions() -> None:
@@ -143,7 +143,7 @@ def test_a_tabulated_expert_plans_beforehand_and_takes_the_plan_of_the_nearest_e
     assert sum(planner.planned.values()) == 4
 
 
-# ---- posterior sampling ------------------------------------------------------------------------------------------
+# ---- posterior sampling --------------------------------------------------------------------------
 
 
 def four_sigma(weights: np.ndarray) -> np.ndarray:
@@ -218,7 +218,7 @@ def test_a_draw_for_the_whole_episode_leads_to_the_same_leaf_in_every_round(
     assert len({leaves[0] for leaves in reached}) > 3
 
 
-# ---- sensing -----------------------------------------------------------------------------------------------------
+# ---- sensing -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("probability", [0.0, 0.3, 0.5, 1.0])
@@ -259,7 +259,7 @@ def test_at_first_senses_in_exactly_the_first_steps_of_every_episode(tiger_mdp: 
     assert np.all(evaluation.sensed == 3)
 
 
-# ---- told the latent ---------------------------------------------------------------------------------------------
+# ---- told the latent -----------------------------------------------------------------------------
 
 
 def test_the_clairvoyant_always_finds_the_gold(tiger_mdp: BeliefMDP) -> None:

@@ -44,7 +44,9 @@ def within_limits(count: int, seed: int = 0) -> np.ndarray:
 
 @pytest.fixture(scope="module")
 def around_the_shelf() -> tuple[np.ndarray, np.ndarray]:
-    """(joints, objects): hands brought into and around the shelf as if nothing were solid, then shaken a little."""
+    """(joints, objects): hands brought into and around the shelf as if nothing were solid, then
+    shaken a little.
+    """
     rng = np.random.default_rng(1)
     targets = rng.uniform((-0.25, -0.75, 0.0), (0.2, 0.0, 0.6), (MANY, 3)).astype(np.float32)
     joints = np.tile(WAM.rest, (MANY, 1)).astype(np.float32)
@@ -60,7 +62,7 @@ def around_the_shelf() -> tuple[np.ndarray, np.ndarray]:
     return shaken, np.column_stack([places, heights]).astype(np.float32)
 
 
-# ---- MuJoCo ------------------------------------------------------------------------------------------------------
+# ---- MuJoCo --------------------------------------------------------------------------------------
 
 
 def numbers(values: Any) -> str:
@@ -73,7 +75,9 @@ def capsule(name: str, ends: np.ndarray, radius: float) -> str:
 
 
 def link(number: int) -> str:
-    """Joint `number`, all that it carries, and the links beyond it: a body for every row, hinged about its own z."""
+    """Joint `number`, all that it carries, and the links beyond it: a body for every row, hinged
+    about its own z.
+    """
     a, alpha, d = WAM_ROWS[number]
     geoms = (
         capsule("forearm", np.array([(0, 0, 0), (0, 0, d)]), FOREARM_RADIUS) if number == 4 else ""
@@ -100,14 +104,19 @@ def plate(name: str, low: np.ndarray, high: np.ndarray) -> str:
 
 
 def model(thing: str) -> str:
-    """The arm, the shelf and the object, whose shape is given. Masses do not matter: nothing moves by itself."""
+    """The arm, the shelf and the object, whose shape is given.
+
+    Masses do not matter: nothing moves by itself.
+    """
     plates = "".join(
         plate(name, *corners) for name, *corners in zip(THINGS, *shelf.shelf(), strict=False)
     )
     axes = f'xyaxes="{numbers(np.ravel(WAM.stand[:2]))}"'
     return f"""<mujoco><compiler angle="radian" boundmass="0.1" boundinertia="0.1"/><worldbody>
         {plates}<body pos="{numbers(WAM.base)}" {axes}>{link(0)}</body>
-        <body name="object" mocap="true"><geom name="object" {thing} contype="0" conaffinity="1"/></body>
+        <body name="object" mocap="true">
+          <geom name="object" {thing} contype="0" conaffinity="1"/>
+        </body>
         </worldbody></mujoco>"""
 
 
@@ -162,7 +171,9 @@ def test_every_part_is_where_mujoco_has_it() -> None:
 
 
 def test_contacts_are_those_of_mujoco(around_the_shelf: tuple[np.ndarray, np.ndarray]) -> None:
-    """Pair by pair, but for fingers that pierce a plate from side to side, which MuJoCo sometimes misses."""
+    """Pair by pair, but for fingers that pierce a plate from side to side, which MuJoCo sometimes
+    misses.
+    """
     simulator, (joints, latents) = Simulator(), around_the_shelf
     apart = np.asarray(clearances(joints, latents))
     theirs = np.zeros(apart.shape, bool)
@@ -188,7 +199,10 @@ def test_distances_are_those_of_mujoco(around_the_shelf: tuple[np.ndarray, np.nd
 
 
 def test_round_ends_hardly_matter(around_the_shelf: tuple[np.ndarray, np.ndarray]) -> None:
-    """The object is a cylinder; ours has round ends. So it can only be touched less often, by a little."""
+    """The object is a cylinder; ours has round ends.
+
+    So it can only be touched less often, by a little.
+    """
     simulator, (joints, latents) = Simulator(CYLINDER), around_the_shelf
     ours = np.asarray(clearances(joints, latents))[..., -1].min(-1) < 0
     theirs = np.zeros_like(ours)
@@ -200,7 +214,7 @@ def test_round_ends_hardly_matter(around_the_shelf: tuple[np.ndarray, np.ndarray
     assert (ours != theirs).mean() < 0.04
 
 
-# ---- distances ---------------------------------------------------------------------------------------------------
+# ---- distances -----------------------------------------------------------------------------------
 
 coordinate = st.floats(-1, 1, width=32).map(lambda x: round(x, 3))
 triple = st.tuples(coordinate, coordinate, coordinate).map(np.array)
@@ -214,7 +228,9 @@ def to_box(point: np.ndarray, low: np.ndarray, high: np.ndarray) -> float:
 def test_the_gap_is_the_smallest_distance(
     start: np.ndarray, end: np.ndarray, one: np.ndarray, other: np.ndarray
 ) -> None:
-    """Of all points of the segment to the box; segments along an axis, points and plates without width included."""
+    """Of all points of the segment to the box; segments along an axis, points and plates without
+    width included.
+    """
     low, high = np.minimum(one, other), np.maximum(one, other)
     found = gaps(
         Capsules(jnp.array([[start, end]]), jnp.array([0.1])),
@@ -225,7 +241,7 @@ def test_the_gap_is_the_smallest_distance(
     assert float(found[0, 0]) + 0.12 == pytest.approx(min(inner, along(0), along(1)), abs=2e-5)
 
 
-# ---- motion ------------------------------------------------------------------------------------------------------
+# ---- motion --------------------------------------------------------------------------------------
 
 
 def test_the_jacobian_is_the_derivative() -> None:
@@ -244,7 +260,9 @@ def test_the_jacobian_is_the_derivative() -> None:
 
 
 def test_the_arm_stands_where_the_authors_put_it() -> None:
-    """Their first posture has the grip at (-0.349, -0.207, 0.123); their joint 1 counts from half a turn away."""
+    """Their first posture has the grip at (-0.349, -0.207, 0.123); their joint 1 counts from half a
+    turn away.
+    """
     theirs = np.array([5.65 - np.pi, -1.76, -0.26, 1.96, -1.15, 0.87, -1.43])
     np.testing.assert_allclose(points(theirs[None])[0], (-0.349, -0.207, 0.123), atol=6e-4)
     np.testing.assert_allclose(points(WAM.rest[None])[0], (-0.349, -0.207, 0.123), atol=2e-3)
@@ -265,7 +283,9 @@ def test_no_joint_leaves_its_limits_nor_turns_too_fast() -> None:
 
 
 def test_one_step_follows_a_move_to_a_fifth_of_a_millimetre() -> None:
-    """To the 3 x 3 x 3 corners and middles of where the hand has work to do, there and back, at full speed."""
+    """To the 3 x 3 x 3 corners and middles of where the hand has work to do, there and back, at
+    full speed.
+    """
     axes = [(-0.2, -0.04, 0.12), (-0.575, -0.375, -0.175), (0.12, 0.3, 0.47)]
     targets = np.stack(np.meshgrid(*axes), -1).reshape(-1, 3).astype(np.float32)
     joints = np.tile(WAM.rest, (len(targets), 1)).astype(np.float32)

@@ -1,4 +1,6 @@
-"""Cartpole: physics in the textbook's form and in float64, the likelihood as a 2-D Gaussian, regulators by scipy."""
+"""Cartpole: physics in the textbook's form and in float64, the likelihood as a 2-D Gaussian,
+regulators by scipy.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,7 @@ def mdp() -> BeliefMDP:
     return cartpole.cartpole()
 
 
-# ---- independent answers -----------------------------------------------------------------------------------------
+# ---- independent answers -------------------------------------------------------------------------
 
 
 def accelerations(state: np.ndarray, force: float, latent: np.ndarray) -> np.ndarray:
@@ -53,9 +55,11 @@ def euler(state: np.ndarray, force: float, latent: np.ndarray) -> np.ndarray:
 def log_density(
     state: np.ndarray, u: float, after: np.ndarray, latent: np.ndarray, side: float
 ) -> float:
-    """Of both accelerations under N(0, sigma^2 B B' + tolerance), with all slopes from finite differences.
+    """Of both accelerations under N(0, sigma^2 B B' + tolerance), with all slopes from finite
+    differences.
 
-    The cell makes the cart's acceleration uncertain, and the pole's answer to the acceleration that the cart had.
+    The cell makes the cart's acceleration uncertain, and the pole's answer to the acceleration that
+    the cart had.
     """
     seen = (after - state)[[1, 3]] / TAU
     expected = accelerations(state, 10 * u, latent)
@@ -108,7 +112,7 @@ def packed(state: np.ndarray) -> CartpoleState:
     return CartpoleState(*jnp.asarray(state, jnp.float32))
 
 
-# ---- problem -----------------------------------------------------------------------------------------------------
+# ---- problem -------------------------------------------------------------------------------------
 
 
 def test_physics_is_the_textbook_cartpole() -> None:
@@ -186,7 +190,7 @@ def test_start_and_latents_fill_their_boxes() -> None:
         assert np.abs(z).max() < 4
 
 
-# ---- belief ------------------------------------------------------------------------------------------------------
+# ---- belief --------------------------------------------------------------------------------------
 
 
 def test_belief_equals_brute_force(mdp: BeliefMDP) -> None:
@@ -202,8 +206,10 @@ def test_belief_equals_brute_force(mdp: BeliefMDP) -> None:
     assert 0.05 < np.exp(belief).max() < 0.999  # otherwise nothing was compared
 
 
-def followed(problem: cartpole.Cartpole, filter: Categorical, ask: advice.Expert, steps: int):  # type: ignore[no-untyped-def]
-    """Plays one world from a key and a latent, past any failure; gives every belief and whether it still stood."""
+def followed(problem: cartpole.Cartpole, filter: Categorical, ask: advice.Expert, steps: int):
+    """Plays one world from a key and a latent, past any failure; gives every belief and whether it
+    still stood.
+    """
 
     def play(key: jax.Array, latent: jax.Array) -> tuple[jax.Array, jax.Array]:
         def body(carry: tuple, time: jax.Array) -> tuple:
@@ -222,7 +228,9 @@ def followed(problem: cartpole.Cartpole, filter: Categorical, ask: advice.Expert
 
 
 def test_fine_belief_is_calibrated(mdp: BeliefMDP) -> None:
-    """Where latents come from the support, truth and a posterior sample are exchangeable at any fixed time."""
+    """Where latents come from the support, truth and a posterior sample are exchangeable at any
+    fixed time.
+    """
     count, problem = 10000, cartpole.Cartpole(cell=0.0)
     filter = Categorical(cartpole.grid(12), problem.log_likelihood)
     truth = filter.support[jax.random.randint(jax.random.key(4), (count,), 0, filter.size)]
@@ -272,7 +280,7 @@ def test_belief_survives_absurd_observations(mdp: BeliefMDP) -> None:
                 assert np.exp(belief).sum() == pytest.approx(1, abs=1e-5)
 
 
-# ---- expert ------------------------------------------------------------------------------------------------------
+# ---- expert --------------------------------------------------------------------------------------
 
 
 def test_regulators_of_all_cells_are_scipys(mdp: BeliefMDP) -> None:
@@ -320,7 +328,7 @@ def test_ensemble_leaves_room_and_knowing_helps(mdp: BeliefMDP) -> None:
     np.testing.assert_array_equal(told.success, told.lengths == 500)
 
 
-# ---- drawing -----------------------------------------------------------------------------------------------------
+# ---- drawing -------------------------------------------------------------------------------------
 
 
 def test_picture_shows_belief_and_pole(mdp: BeliefMDP) -> None:
@@ -331,7 +339,7 @@ def test_picture_shows_belief_and_pole(mdp: BeliefMDP) -> None:
     situation = Situation(
         CartpoleState(*np.array([1.0, 0.0, np.pi / 6, 0.0])), belief, np.array([2.0])
     )
-    mdp.problem.draw(ax, situation, np.array([-3.0]), np.array([0.6, 1.9]))  # type: ignore[attr-defined]
+    mdp.problem.draw(ax, situation, np.array([-3.0]), np.array([0.6, 1.9]))
     cells = [artist.get_alpha() for artist in ax.get_children() if artist.get_gid() == "cell"]
     np.testing.assert_allclose(cells, np.exp(belief))
     poles = [line for artist in ax.collections for line in artist.get_segments() if len(line) == 2]

@@ -1,4 +1,6 @@
-"""The command line as a user meets it: results on standard output, mistakes in one sentence with exit code 2."""
+"""The command line as a user meets it: results on standard output, mistakes in one sentence with
+exit code 2.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +8,16 @@ import json
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from seerax import cli
+from seerax import cli, problems, rollout
+from seerax.cli import commands
+from seerax.errors import UserError
+from seerax.keys import evaluation_key
+from seerax.players import find_players
 
 TINY = [
     "--ppo.worlds",
@@ -45,7 +52,7 @@ def finished_run(tmp_path_factory) -> Path:
         *TINY,
         "--ppo.no-anneal",
     ]
-    cli.command_line(arguments).run()
+    cli.run(arguments)
     return folder
 
 
@@ -164,128 +171,68 @@ def test_resume_continues_exactly(seerax, run_folder, tmp_path):
             assert ours.get(name) == theirs.get(name)
 
 
-WRONG = {
-    "unknown problem": (["train", "maze5"], "Did you mean 'maze4'"),
-    "unknown agent": (["train", "tiger", "--agent", "brp"], "Did you mean 'brpo'"),
-    "unknown command": (["trian", "tiger"], "Did you mean 'train'"),
-    "unknown agent to evaluate": (
-        ["evaluate", "tiger", "--agent", "ensembel"],
-        "Did you mean 'ensemble'",
-    ),
-    "unknown problem to evaluate": (["evaluate", "tigre"], "Did you mean 'tiger'"),
-    "unknown figure": (["figure", "curv"], "Did you mean 'curve'"),
-    "a figure of results that are not there": (
-        ["figure", "benchmark", "--results", "nowhere"],
-        "no folder nowhere",
-    ),
-    "unknown agent of a figure": (
-        ["figure", "keyframes", "--agent", "brpp"],
-        "Did you mean 'brpo'",
-    ),
-    "sensing where nobody senses": (["figure", "sensing", "tiger"], "Maze4, Maze10 and Door4 only"),
-    "no worlds": (["train", "tiger", "--ppo.worlds", "0"], "worlds must be at least 1"),
-    "negative steps": (["train", "tiger", "--steps", "-5"], "steps must be at least 1"),
-    "odd minibatches": (["train", "tiger", "--ppo.minibatches", "7"], "equal minibatches"),
-    "no seeds": (["train", "tiger", "--seeds", "0"], "number of seeds must be at least 1"),
-    "no episodes": (["evaluate", "tiger", "--episodes", "0"], "--episodes must be at least 1"),
-    "wrong scale": (["train", "maze4", "--scale", "1", "2"], "3 dimensions"),
-    "bad discount": (["train", "tiger", "--ppo.discount", "1.5"], "discount must lie in"),
-    "nothing to resume": (["train", "tiger", "--resume", "--out", "nowhere"], "not a run folder"),
-    "both at once": (["train", "tiger", "--resume", "--overwrite"], "exclude each other"),
-    "unwritable": (["train", "tiger", "--out", "/proc/nothing/here"], "Cannot write to"),
-    "a file in the way": (["train", "tiger", "--out", "/etc/hostname"], "not a run folder"),
-    "no such module": (["check", "nosuchmodule:mdp"], "no module 'nosuchmodule'"),
-    "no such object": (["check", "seerax.core:Sep"], "Did you mean"),
-    "not a problem": (["check", "seerax.core:Step"], ""),
-    "no colon": (["train", "os.path"], "no problem 'os.path'"),
-    "unknown kind of picture": (["figure", "setup", "--out", "x.foo"], "A picture ends in .png"),
-    "a picture that cannot be written": (
-        ["figure", "setup", "--out", "/proc/a/b.png"],
-        "Cannot write to /proc/a/b.png",
-    ),
-    "a film that cannot be written": (
-        ["film", "tiger", "--out", "/proc/a/b.gif"],
-        "Cannot write to /proc/a/b.gif",
-    ),
-    "a film before the first episode": (
-        ["film", "tiger", "--episode", "-1"],
-        "--episode must lie between",
-    ),
-    "a film of no episode": (
-        ["film", "tiger", "--episode", str(2**31)],
-        "--episode must lie between",
-    ),
-    "keyframes of no episode": (
-        ["figure", "keyframes", "maze4", "--episode", "-1"],
-        "--episode must lie between",
-    ),
-    "a bench that cannot be written": (
-        ["bench", "--only", "start", "--out", "/proc/a/b.json"],
-        "Cannot write to",
-    ),
-    "a setup of one problem": (
-        ["figure", "setup", "maze4"],
-        "figure setup does not take runs or problems",
-    ),
-    "a tree with an agent": (
-        ["figure", "tree", "--agent", "brpo"],
-        "figure tree does not take --agent",
-    ),
-    "a curve of others' episodes": (
-        ["figure", "curve", "run", "--agent", "bpo", "--episode", "2"],
-        "figure curve does not take --agent or --episode",
-    ),
-    "results of a single problem": (
-        ["figure", "bonus", "maze4"],
-        "figure bonus does not take runs or problems",
-    ),
-    "sensing in one episode": (
-        ["figure", "sensing", "--episode", "3"],
-        "figure sensing does not take --episode",
-    ),
-    "a run drawn twice": (["figure", "curve", "run", "./run"], "given a run folder twice"),
-    "a curve of nothing": (["figure", "curve"], "at least one run folder"),
+FIXED = {
+    "--ppo.worlds": ("3",),
+    "--ppo.no-anneal": (),
+    "--scale": ("2",),
+    "--seed": ("0",),
+    "--seeds": ("1",),
+    "--bonus": ("0",),
+    "--bonus-form": ("potential",),
+    "--blend": ("0.5",),
 }
 
 
-@pytest.mark.parametrize("name", WRONG)
-def test_a_mistake_is_one_sentence_and_exit_code_2(seerax, name, tmp_path):
-    arguments, sentence = WRONG[name]
-    code, out, err = seerax(*arguments)
-    assert code == 2 and out == ""
-    assert err.startswith("seerax: ") and err.count("\n") == 1
-    assert sentence in err
-    assert not list(tmp_path.glob("runs/*"))
+@pytest.mark.parametrize("option", FIXED)
+def test_a_run_is_resumed_with_its_own_settings_only(seerax, run_folder, option):
+    before = (run_folder / "config.json").read_bytes()
+    asked = ("train", "tiger", "--out", "run", "--steps", "2048", "--resume")
+    code, out, err = seerax(*asked, option, *FIXED[option])
+    assert (code, out) == (2, "")
+    assert err == (
+        f"seerax: run is resumed with its own settings, so {option} cannot be given with "
+        "--resume; only --steps can.\n"
+    )
+    assert (run_folder / "config.json").read_bytes() == before
 
 
-@pytest.mark.parametrize(
-    "arguments", [["figure", "setup"], ["film", "tiger"], ["bench", "--only", "start"]]
-)
-def test_a_folder_is_not_written_over(seerax, tmp_path, arguments):
-    (tmp_path / "folder.gif").mkdir()
-    (tmp_path / "folder.png").mkdir()
-    place = "folder.gif" if arguments[0] == "film" else "folder.png"
-    code, out, err = seerax(*arguments, "--out", place)
-    assert (code, out, err) == (2, "", f"seerax: {place} is a folder, not a file to write.\n")
+def test_each_seed_of_a_run_plays_its_own_episodes(run_folder):
+    """Three copies of one policy meet different episodes, and share one compiled program."""
+    for seed in (1, 2):
+        shutil.copy(
+            run_folder / "policy-seed0.safetensors", run_folder / f"policy-seed{seed}.safetensors"
+        )
+    players = find_players(str(run_folder)).players
+    compiled = rollout.play_batch_sharded._cached._cache_size()
+    whole = commands.evaluate_players(players, seed=5, episodes=300)
+    assert rollout.play_batch_sharded._cached._cache_size() - compiled <= 1
+    parts = whole.returns.reshape(3, 100)
+    assert len({part.tobytes() for part in parts}) == 3
+    assert whole.seeds == 3 and whole.stderr > 0
+    for i, (mdp, policy) in enumerate(players):
+        alone = rollout.evaluate(evaluation_key(5 + i), mdp, policy, 100)
+        assert (parts[i] == alone.returns).all()
 
 
-@pytest.mark.parametrize(
-    ("content", "sentence"), [("{", "not valid JSON"), ("[1]", "should hold a JSON object")]
-)
-def test_a_bench_adds_to_results_only(seerax, tmp_path, content, sentence):
-    (tmp_path / "bad.json").write_text(content)
-    code, out, err = seerax("bench", "--only", "decisions", "--out", "bad.json")
-    assert code == 2 and out == "" and err.count("\n") == 1 and sentence in err
-    assert (tmp_path / "bad.json").read_text() == content
+def test_a_training_builds_its_problem_once(seerax, monkeypatch):
+    built = []
+    entry = problems.PROBLEMS["tiger"]
+
+    def build():
+        built.append(1)
+        return entry.build()
+
+    monkeypatch.setitem(problems.PROBLEMS, "tiger", replace(entry, build=build))
+    assert train_tiny(seerax)[0] == 0
+    assert len(built) == 1
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [["train"], ["evaluate", "tiger", "--episodes", "many"], ["train", "tiger", "--sed", "1"]],
-)
-def test_what_cannot_be_parsed_exits_with_2(seerax, arguments):
-    code, _, err = seerax(*arguments)
-    assert code == 2 and err.startswith("seerax: ") and err.count("\n") == 1
+def test_options_are_named_only_where_they_exist():
+    error = UserError("No.", "problem", "devices", "settings")
+    assert cli.options(error, ["evaluate", "run"]) == " (--problem, --devices)"
+    assert cli.options(error, ["figure", "sensing", "run"]) == ""
+    assert cli.options(error, ["sweep"]) == " (--set)"
+    assert cli.options(UserError("--seed it.", "seed"), ["train"]) == ""
 
 
 def test_help_shows_the_settings_of_the_named_problem(seerax):
@@ -368,7 +315,7 @@ def test_a_problem_of_ones_own_trains_by_its_name(seerax, tmp_path):
     code, _, _ = seerax("train", "theirs:ours", "--steps", "256", "--out", "run", *TINY)
     assert code == 0
     code, _, err = seerax("evaluate", "run", "--episodes", "64", "--json")
-    assert code == 2 and "--problem theirs:ours" in err
+    assert code == 2 and "'theirs:ours'" in err and err.endswith(" (--problem)\n")
     code, out, _ = seerax(
         "evaluate", "run", "--episodes", "64", "--json", "--problem", "theirs:ours"
     )

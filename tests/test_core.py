@@ -16,7 +16,7 @@ from seerax.bonuses import belief_change, information_gain, potential
 from seerax.core import Action, BeliefMDP, Key, Latent, Moment, Outcome, Step, World
 from seerax.filters import Categorical
 
-# ---- a line to walk on -------------------------------------------------------------------------------------------
+# ---- a line to walk on ---------------------------------------------------------------------------
 
 CANDIDATES = jnp.array([0.0, 1.0, 2.0])
 
@@ -28,7 +28,9 @@ class LineState(NamedTuple):
 
 @dataclass(frozen=True)
 class Line:
-    """Walk from 0 by clipped actions and earn the place you reach; the task ends at 2 or beyond, the clock at 4."""
+    """Walk from 0 by clipped actions and earn the place you reach; the task ends at 2 or beyond,
+    the clock at 4.
+    """
 
     horizon: int = 4
     discount: float = 0.9
@@ -60,7 +62,9 @@ class DriftingLine(Line):
 
 @dataclass
 class Notebook:
-    """An advisor that writes down when it was asked, and recommends the place it sees and half as much again."""
+    """An advisor that writes down when it was asked, and recommends the place it sees and half as
+    much again.
+    """
 
     asked: list[tuple[Moment, float]] = field(default_factory=list)
 
@@ -129,7 +133,7 @@ def test_the_clock_ends_an_episode_without_finishing_the_task(life: Life) -> Non
     )
 
 
-def test_the_score_is_the_sum_of_the_episodes_rewards(life: Life) -> None:
+def test_the_return_is_the_sum_of_the_episodes_rewards(life: Life) -> None:
     worlds, outcomes, _ = life
     episode_return = 0.0
     for world, outcome, following in zip(worlds, outcomes, worlds[1:], strict=False):
@@ -192,7 +196,7 @@ def test_the_latent_evolves_after_the_step_it_has_shaped() -> None:
     np.testing.assert_allclose(shown, latents[:-1], atol=1e-6)
 
 
-# ---- a random table ----------------------------------------------------------------------------------------------
+# ---- a random table ------------------------------------------------------------------------------
 
 PHIS, SEATS, CHOICES, DEPTH = 2, 3, 3, 3
 PRIOR = np.array([0.7, 0.3])
@@ -205,7 +209,9 @@ class TableState(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """Seats, choices and two latents with random tables; the task is done after three choices (votes, largest wins)."""
+    """Seats, choices and two latents with random tables; the task is done after three choices
+    (votes, largest wins).
+    """
 
     moves: np.ndarray  # P(s' | phi, s, a) as [phi, s, a, s']
     pays: np.ndarray  # [phi, s, a]
@@ -251,7 +257,10 @@ def random_table(seed: int) -> Table:
 
 
 def costly_gossip() -> Table:
-    """Choice 0 costs 1 and tells the latent almost surely; the latent matters to nothing. Choices 1, 2 are idle."""
+    """Choice 0 costs 1 and tells the latent almost surely; the latent matters to nothing.
+
+    Choices 1, 2 are idle.
+    """
     moves = np.full((PHIS, SEATS, CHOICES, SEATS), 1 / SEATS)
     moves[0, :, 0], moves[1, :, 0] = (0.98, 0.01, 0.01), (0.01, 0.98, 0.01)
     pays = np.zeros((PHIS, SEATS, CHOICES))
@@ -265,7 +274,9 @@ Values = dict[
 
 
 def enumerated(mdp: BeliefMDP) -> tuple[Values, Values]:
-    """Optimal Q and the belief after every history, over all choices and all that can follow, bonus included."""
+    """Optimal Q and the belief after every history, over all choices and all that can follow, bonus
+    included.
+    """
     table: Any = mdp.problem
     values: Values = {}
     beliefs: Values = {}
@@ -301,7 +312,7 @@ def enumerated(mdp: BeliefMDP) -> tuple[Values, Values]:
     return values, beliefs
 
 
-# ---- bonuses -----------------------------------------------------------------------------------------------------
+# ---- bonuses -------------------------------------------------------------------------------------
 
 EPSILON = 3.0
 

@@ -1,4 +1,6 @@
-"""CrowdNav: motion and contact in float64, Bayes' rule with scipy's densities, the expert by exhaustive search."""
+"""CrowdNav: motion and contact in float64, Bayes' rule with scipy's densities, the expert by
+exhaustive search.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,7 @@ def episodes(mdp: BeliefMDP) -> rollout.Episode:
     return jax.device_get(played(mdp, jax.random.key(1)))
 
 
-# ---- independent answers -----------------------------------------------------------------------------------------
+# ---- independent answers -------------------------------------------------------------------------
 
 
 def unit(heading: np.ndarray) -> np.ndarray:
@@ -79,7 +81,7 @@ def bearing(offset: np.ndarray) -> np.ndarray:
     return np.arctan2(offset[..., 1], offset[..., 0])
 
 
-# ---- states ------------------------------------------------------------------------------------------------------
+# ---- states --------------------------------------------------------------------------------------
 
 
 def at(**fields: object) -> CrowdState:
@@ -146,7 +148,7 @@ def wild_states(count: int) -> tuple[CrowdState, np.ndarray, np.ndarray]:
     return state, rng.uniform(-1, 1, (count, 2)), goals
 
 
-# ---- problem -----------------------------------------------------------------------------------------------------
+# ---- problem -------------------------------------------------------------------------------------
 
 
 def test_step_equals_float64() -> None:
@@ -207,7 +209,9 @@ def test_no_speed_jumps_over_anyone(speed: float) -> None:
 
 
 def test_a_walker_who_rushes_across_is_not_missed() -> None:
-    """Three metres in a second past a standing car: hit if any point of the way is too near, not only its ends."""
+    """Three metres in a second past a standing car: hit if any point of the way is too near, not
+    only its ends.
+    """
     count, start = 200, np.array([2.5, 1.0])
     goal = jnp.asarray(GOALS[1]).at[0].set(jnp.array([100.0, 1.0]))
     state = at(rear=(4.0, 0.0), people=someone((2.5, 1.0)))
@@ -222,7 +226,7 @@ def test_a_walker_who_rushes_across_is_not_missed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("state", "action", "reward", "done", "success"),
+    ("state", "action", "reward", "terminated", "success"),
     [
         (at(speed=0.3), (0, 0), -0.1, False, False),
         (at(rear=(4.0, 3.5), speed=0.6), (0, 0), 249.9, True, True),
@@ -310,11 +314,13 @@ def test_features_tell_where_and_how_fast() -> None:
     )
 
 
-# ---- filter ------------------------------------------------------------------------------------------------------
+# ---- filter --------------------------------------------------------------------------------------
 
 
 def test_filter_equals_bayes_rule_written_out(mdp: BeliefMDP, episodes: rollout.Episode) -> None:
-    """On real episodes, from the start: products of wrapped densities at the headings before each move."""
+    """On real episodes, from the start: products of wrapped densities at the headings before each
+    move.
+    """
     checked = 0
     for world in range(64):
         state = jax.tree.map(
@@ -424,7 +430,7 @@ def test_calibration_notices_a_filter_that_is_too_sure() -> None:
     assert np.abs(calibration(Factored(crowd.goals(), sharper), jax.random.key(7))).max() > 6
 
 
-# ---- expert ------------------------------------------------------------------------------------------------------
+# ---- expert --------------------------------------------------------------------------------------
 
 
 def searched_costs(state: CrowdState, goals: np.ndarray) -> np.ndarray:
@@ -530,7 +536,7 @@ def test_lattice_holds_every_combination() -> None:
     assert grid.tolist() == [[1, 3], [1, 4], [1, 5], [2, 3], [2, 4], [2, 5]]
 
 
-# ---- drawing -----------------------------------------------------------------------------------------------------
+# ---- drawing -------------------------------------------------------------------------------------
 
 
 def test_drawing_shows_beliefs_as_opacity(mdp: BeliefMDP, episodes: rollout.Episode) -> None:

@@ -1,4 +1,6 @@
-"""Door4: motion in float64, flags that no speed can fool, Bayes' rule written out, experts that know."""
+"""Door4: motion in float64, flags that no speed can fool, Bayes' rule written out, experts that
+know.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,7 @@ def mdp() -> BeliefMDP:
     return doors.door4()
 
 
-# ---- independent answers -----------------------------------------------------------------------------------------
+# ---- independent answers -------------------------------------------------------------------------
 
 
 def walls_of(latent: np.ndarray) -> list[tuple[float, float]]:
@@ -39,7 +41,9 @@ def walls_of(latent: np.ndarray) -> list[tuple[float, float]]:
 def moved(
     position: np.ndarray, velocity: np.ndarray, thrust: np.ndarray, latent: np.ndarray
 ) -> tuple:
-    """Five substeps of 0.01 s: the exact solution, then out of the deepest wall (twice), then into the arena."""
+    """Five substeps of 0.01 s: the exact solution, then out of the deepest wall (twice), then into
+    the arena.
+    """
     for _ in range(5):
         terminal, rate = 20 * thrust, 0.1 / 0.5336
         fade = np.exp(-rate * 0.01)
@@ -78,7 +82,7 @@ ALL = np.array([[int(bit) for bit in f"{number:04b}"] for number in range(16)], 
 step_many = jax.jit(jax.vmap(Doors().step))
 
 
-# ---- problem -----------------------------------------------------------------------------------------------------
+# ---- problem -------------------------------------------------------------------------------------
 
 
 def test_motion_equals_float64() -> None:
@@ -132,7 +136,9 @@ def test_absent_walls_neither_block_nor_count() -> None:
 
 
 def rushing(key: jax.Array, count: int) -> tuple[DoorState, jax.Array]:
-    """Agents just before the wall, above or below, that rush at it at any angle and up to the fastest speed."""
+    """Agents just before the wall, above or below, that rush at it at any angle and up to the
+    fastest speed.
+    """
     x_key, y_key, v_key, u_key = jax.random.split(key, 4)
     side = jnp.where(jnp.arange(count) % 2, 1.0, -1.0)  # of the wall
     x = jax.random.uniform(x_key, (count,), minval=-1.35, maxval=1.35)
@@ -147,7 +153,9 @@ def rushing(key: jax.Array, count: int) -> tuple[DoorState, jax.Array]:
 
 @pytest.mark.parametrize("number", [0, 1, 6, 8, 13, 15])
 def test_no_speed_confuses_crash_and_passage(number: int) -> None:
-    """Whoever changes sides raises one flag, of an open door; whoever touches a closed door is stopped by it."""
+    """Whoever changes sides raises one flag, of an open door; whoever touches a closed door is
+    stopped by it.
+    """
     count = 20000
     state, action = rushing(jax.random.key(number), count)
     latents = jnp.broadcast_to(jnp.asarray(ALL[number]), (count, 4))
@@ -242,7 +250,7 @@ def test_sensor_is_as_accurate_as_it_should_be() -> None:
     assert not quiet.reading.any()
 
 
-# ---- belief ------------------------------------------------------------------------------------------------------
+# ---- belief --------------------------------------------------------------------------------------
 
 
 def test_prior_is_uniform_over_fifteen(mdp: BeliefMDP) -> None:
@@ -324,7 +332,7 @@ def test_belief_survives_absurd_observations(mdp: BeliefMDP) -> None:
         assert np.exp(belief).sum() == pytest.approx(1, abs=1e-5)
 
 
-# ---- expert ------------------------------------------------------------------------------------------------------
+# ---- expert --------------------------------------------------------------------------------------
 
 
 def test_expert_takes_the_closest_open_door() -> None:
@@ -347,14 +355,14 @@ def test_collapsed_belief_is_its_expert(mdp: BeliefMDP) -> None:
     different = set()
     for index in range(1, 16):
         belief = jax.nn.log_softmax(jnp.where(jnp.arange(16) == index, 0.0, -1e3))
-        expected = mdp.expert.act(state, jnp.asarray(ALL[index], jnp.float32))  # type: ignore[union-attr]
+        expected = mdp.expert.act(state, jnp.asarray(ALL[index], jnp.float32))
         np.testing.assert_allclose(advised(belief), expected, atol=1e-6)
         different.add(tuple(np.round(expected, 4).tolist()))
     assert len(different) == 4
 
 
 def test_clairvoyant_always_arrives_without_a_crash(mdp: BeliefMDP) -> None:
-    told = rollout.evaluate(jax.random.key(7), mdp, advice.Clairvoyant(mdp.expert), 2000)  # type: ignore[arg-type]
+    told = rollout.evaluate(jax.random.key(7), mdp, advice.Clairvoyant(mdp.expert), 2000)
     np.testing.assert_array_equal(told.returns, 100)
     assert told.lengths.max() < 100
 
@@ -367,7 +375,7 @@ def test_ensemble_leaves_room(mdp: BeliefMDP) -> None:
     assert abs(played.summary()["sensing"] - 0.5) < 0.02
 
 
-# ---- drawing -----------------------------------------------------------------------------------------------------
+# ---- drawing -------------------------------------------------------------------------------------
 
 
 def test_doors_are_as_red_as_they_are_believed_blocked(mdp: BeliefMDP) -> None:

@@ -16,7 +16,7 @@ from seerax.core import Action, BeliefMDP, Key, Situation
 from seerax.paper import exact
 from seerax.problems import doors, tiger, tree
 
-# ---- the tree, by enumeration ------------------------------------------------------------------------------------
+# ---- the tree, by enumeration --------------------------------------------------------------------
 
 
 class Branches(NamedTuple):
@@ -49,7 +49,9 @@ def signature(state: Any, belief: np.ndarray) -> bytes:
 
 
 def best_by_search(mdp: BeliefMDP) -> float:
-    """The best one can do in the real problem with the real filter, looking ahead over everything until the clock."""
+    """The best one can do in the real problem with the real filter, looking ahead over everything
+    until the clock.
+    """
     branches = brancher(mdp)
     known: dict[tuple[int, bytes], float] = {}
 
@@ -78,7 +80,7 @@ def best_by_search(mdp: BeliefMDP) -> float:
 
 
 def sampling_by_enumeration(mdp: BeliefMDP, depth: int, rounds: int) -> float:
-    """Posterior sampling in the real problem with the real filter, over all latents and all draws."""
+    """Posterior sampling in the real problem with the real filter, over all latents and draws."""
     problem, filter = mdp.problem, mdp.filter
     latents: Any = filter.support  # type: ignore[attr-defined]
 
@@ -129,7 +131,7 @@ def test_posterior_sampling_on_the_tree_is_worth_what_its_enumeration_through_th
     assert exact.tree_posterior_sampling(depth, rounds) == pytest.approx(enumerated, abs=1e-3)
 
 
-# ---- the tree, by formula and by simulation ----------------------------------------------------------------------
+# ---- the tree, by formula and by simulation ------------------------------------------------------
 
 
 @pytest.mark.parametrize("depth", [1, 2, 4, 6])
@@ -167,11 +169,13 @@ def test_simulated_posterior_sampling_earns_its_exact_value(depth: int, rounds: 
     )
 
 
-# ---- tiger -------------------------------------------------------------------------------------------------------
+# ---- tiger ---------------------------------------------------------------------------------------
 
 
 def listening_until(lead: int, discount: float, steps: int = 3000) -> float:
-    """The value of listening until one side leads by so much, from the distribution of the lead at every step."""
+    """The value of listening until one side leads by so much, from the distribution of the lead at
+    every step.
+    """
     chances = np.zeros(2 * lead + 1)  # of every lead of the true side, -lead to lead
     chances[lead] = 1.0
     total = 0.0
@@ -208,7 +212,7 @@ def test_waiting_for_a_lead_of_three_earns_tigers_optimum_in_simulation(
     assert evaluation.stderr < 0.08
 
 
-# ---- doors -------------------------------------------------------------------------------------------------------
+# ---- doors ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("door", range(4))

@@ -1,4 +1,6 @@
-"""Filters against Bayes' rule written out in float64, and against evidence no filter should ever be shown."""
+"""Filters against Bayes' rule written out in float64, and against evidence no filter should ever be
+shown.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,7 @@ ABSURD = [
 ]
 
 
-# ---- random models and their brute-force answers -----------------------------------------------------------------
+# ---- random models and their brute-force answers -------------------------------------------------
 
 
 def random_story(rng: np.random.Generator, length: int) -> list[tuple[int, int, int]]:
@@ -106,7 +108,7 @@ def sum_over_paths(
     return weights / weights.sum()
 
 
-# ---- equal to brute force ----------------------------------------------------------------------------------------
+# ---- equal to brute force ------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -153,7 +155,9 @@ def test_categorical_with_a_moving_latent_equals_the_sum_over_all_latent_paths()
 
 
 def factored_model(rng: np.random.Generator) -> tuple[Factored, np.ndarray, np.ndarray, np.ndarray]:
-    """Two factors with three candidates each: the filter, likelihood [s, a, s', m, k], transition, prior [m, k]."""
+    """Two factors with three candidates each: the filter, likelihood [s, a, s', m, k], transition,
+    prior [m, k].
+    """
     factors, candidates = 2, 3
     likelihood = random_likelihood(rng, factors, candidates)
     transition = random_transition(rng, factors, candidates)
@@ -201,7 +205,7 @@ def test_factored_equals_one_categorical_for_each_factor() -> None:
     np.testing.assert_allclose(filtered(filter, story), np.stack(alone), rtol=1e-5, atol=1e-6)
 
 
-# ---- whatever the evidence ---------------------------------------------------------------------------------------
+# ---- whatever the evidence -----------------------------------------------------------------------
 
 showing = Categorical(
     jnp.arange(SIZE), lambda s, a, shown, phi: shown[phi]
@@ -297,7 +301,7 @@ def test_a_prior_that_excludes_a_hypothesis_gives_a_finite_belief_that_excludes_
     np.testing.assert_allclose(filter.vector(filter.init()), [0.25, 0, 0.75], atol=1e-6)
 
 
-# ---- what a belief tells -----------------------------------------------------------------------------------------
+# ---- what a belief tells -------------------------------------------------------------------------
 
 DRAWS = 20_000
 WEIGHTS = np.array([0.1, 0.5, 0.15, 0.25])

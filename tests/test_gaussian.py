@@ -1,4 +1,6 @@
-"""The extended Kalman filter against dynamax, against Bayes' rule in float64, and against absurd readings."""
+"""The extended Kalman filter against dynamax, against Bayes' rule in float64, and against absurd
+readings.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,7 @@ def filtered(filter: ExtendedKalman, readings: Any) -> Gaussian:
     )
 
 
-# ---- a pendulum that is seen from two lamps ----------------------------------------------------------------------
+# ---- a pendulum that is seen from two lamps ------------------------------------------------------
 
 PENDULUM = Gaussian(jnp.array([0.5, 0.0]), jnp.array([[0.3, 0.05], [0.05, 0.2]]))
 SHAKES = jnp.array([[1e-3, 2e-4], [2e-4, 4e-3]])
@@ -97,7 +99,9 @@ def test_a_still_latent_is_found_as_by_dynamax(phi: tuple[float, float]) -> None
 
 
 def test_a_wrong_model_errs_as_in_dynamax() -> None:
-    """Told that the latent stands still while it swings, the filter is soon so sure that any bias would show."""
+    """Told that the latent stands still while it swings, the filter is soon so sure that any bias
+    would show.
+    """
     readings = swinging(3)
     ours = filtered(pendulum(moving=False), readings)
     theirs = oracle(PENDULUM, lambda phi: phi, jnp.zeros((2, 2)), lamps, BLUR, readings)
@@ -128,7 +132,7 @@ def test_the_shelf_is_filtered_as_by_dynamax() -> None:
     np.testing.assert_allclose(ours.covariance, theirs.filtered_covariances, atol=1e-5)
 
 
-# ---- Bayes' rule -------------------------------------------------------------------------------------------------
+# ---- Bayes' rule ---------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("unknowns", "outputs"), [(1, 1), (2, 3), (4, 2), (6, 6)])
@@ -173,7 +177,7 @@ def test_a_drifting_latent_spreads() -> None:
     np.testing.assert_allclose(belief.covariance[-1], P, rtol=1e-4)
 
 
-# ---- always finite -----------------------------------------------------------------------------------------------
+# ---- always finite -------------------------------------------------------------------------------
 
 still, moving = pendulum(moving=False), pendulum(moving=True)
 updates = {False: jax.jit(still.update), True: jax.jit(moving.update)}
@@ -245,7 +249,7 @@ def test_ten_thousand_readings_wear_nothing_out() -> None:
     assert np.linalg.eigvalsh(correlations).min() > 0
 
 
-# ---- what others see of a belief ---------------------------------------------------------------------------------
+# ---- what others see of a belief -----------------------------------------------------------------
 
 
 def test_samples_have_the_moments_of_the_belief() -> None:

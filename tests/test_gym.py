@@ -19,10 +19,14 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 import seerax
 from seerax import agents, gym, problems, rollout, runs
 from seerax.errors import UserError
+from seerax.interop import gymnasium as environments
+from seerax.interop.pilot import Pilot, play
 from seerax.paper import exact
-from seerax.pilot import Pilot, play
 from seerax.problems.tiger import ACCURACY, GOLD, LISTENING_COST, TigerState
 from seerax.problems.tiger import TIGER as EATEN
+from seerax.runs import policies
+
+TITLES = sorted(spec.name for spec in gymnasium.registry.values() if spec.namespace == "seerax")
 
 
 def make(name, **options):
@@ -44,14 +48,14 @@ def played(env, observation, choose):
     return np.stack(observations), np.array(rewards), tuple(ended), info
 
 
-# ---- one environment ---------------------------------------------------------------------------------------------
+# ---- one environment -----------------------------------------------------------------------------
 
 
 def test_every_problem_is_registered():
-    assert {name.lower() for name in gym.NAMES} == set(problems.PROBLEMS)
+    assert {title.lower() for title in TITLES} == set(problems.PROBLEMS)
 
 
-@pytest.mark.parametrize("name", gym.NAMES)
+@pytest.mark.parametrize("name", TITLES)
 def test_gymnasiums_own_check_finds_nothing_to_complain_about(name):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -84,7 +88,7 @@ def test_layout_names_the_parts_of_an_observation():
 
 
 def test_actions_are_stretched_to_the_problems_bounds():
-    mdp = gym.shared("cartpole")
+    mdp = environments.shared("cartpole")
     (low,), (high,) = mdp.problem.action_low, mdp.problem.action_high
     np.testing.assert_allclose(
         gym.to_problem_units(mdp, np.array([[-1.0], [0.5], [1.0]])).ravel(), [low, high / 2, high]
@@ -148,7 +152,7 @@ def test_a_picture_changes_with_the_world():
     assert (before != env.render()).any(-1).sum() > 100
 
 
-# ---- many --------------------------------------------------------------------------------------------------------
+# ---- many ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name, steps", [("Tiger", 12), ("Maze4", 40)])
@@ -180,7 +184,7 @@ def test_a_vector_is_as_many_single_environments(name, steps):
 
 def test_a_vector_compiles_its_step_once_and_takes_a_seed_each():
     envs = gymnasium.make_vec("seerax/Tree-v0", num_envs=5)
-    compiled = gym.advance_many._cache_size()
+    compiled = environments.advance_many._cache_size()
     one, _ = envs.reset(seed=4)
     for _ in range(20):
         observation, *_ = envs.step(envs.action_space.sample())
@@ -189,7 +193,7 @@ def test_a_vector_compiles_its_step_once_and_takes_a_seed_each():
     assert (fresh != observation).any()
     same, _ = gymnasium.make_vec("seerax/Tree-v0", num_envs=5).reset(seed=[4, 5, 6, 7, 8])
     np.testing.assert_array_equal(one, same)
-    assert gym.advance_many._cache_size() == compiled + 1
+    assert environments.advance_many._cache_size() == compiled + 1
     with pytest.raises(ValueError, match="5 environments need as many seeds, not 2"):
         envs.reset(seed=[1, 2])
 
@@ -199,7 +203,9 @@ def test_the_first_example_of_the_document_runs_and_prints_what_it_says(capsys):
     code = document.split("```python\n")[1].split("```")[0]
     exec(code, {})
     assert f"print(info)  # {capsys.readouterr().out.strip()}" in code
-    assert gymnasium.make("seerax.gym:seerax/Maze4-v0").unwrapped.mdp is gym.shared("maze4")
+    assert gymnasium.make("seerax.gym:seerax/Maze4-v0").unwrapped.mdp is environments.shared(
+        "maze4"
+    )
 
 
 def test_importing_seerax_does_not_import_gymnasium():
@@ -207,14 +213,14 @@ def test_importing_seerax_does_not_import_gymnasium():
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
-# ---- somebody else's loop ----------------------------------------------------------------------------------------
+# ---- somebody else's loop ------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", ["Tiger", "Maze4"])
 def test_a_pilot_plays_the_episode_that_rollout_plays(name):
-    _, policy = runs.load_policy(runs.shipped_policy(name.lower(), "brpo"))
+    _, policy = runs.load_policy(policies.shipped(name.lower(), "brpo"))
     mdp, seed = policy.mdp, 5
-    env, pilot = gym.BeliefEnv(mdp), Pilot(mdp, policy)
+    env, pilot = gym.BeliefEnv(mdp), Pilot(policy, mdp)
     env.reset(seed=seed)
     pilot.reset(env.env_state.world.situation.state, jax.random.key(seed))
     actions, beliefs = [], [pilot.situation.belief]
@@ -230,7 +236,9 @@ def test_a_pilot_plays_the_episode_that_rollout_plays(name):
 
 
 class NumpyTiger(gymnasium.Env):
-    """Somebody else's tiger: what is observed is (heard, opened), the hidden side may be set from outside."""
+    """Somebody else's tiger: what is observed is (heard, opened), the hidden side may be set from
+    outside.
+    """
 
     observation_space = gymnasium.spaces.MultiDiscrete([3, 3])
     action_space = gymnasium.spaces.Box(-10, 10, (3,))
@@ -255,15 +263,15 @@ class NumpyTiger(gymnasium.Env):
 
 
 def test_a_pilot_earns_in_a_foreign_environment_what_the_policy_earns_in_ours():
-    _, policy = runs.load_policy(runs.shipped_policy("tiger", "bpo"))
-    env, pilot = NumpyTiger(), Pilot(policy.mdp, policy)
+    _, policy = runs.load_policy(policies.shipped("tiger", "bpo"))
+    env, pilot = NumpyTiger(), Pilot(policy)
     env.reset(seed=0)
-    scores = [play(env, pilot, lambda observed, info: TigerState(*observed)) for _ in range(400)]
-    assert abs(np.mean(scores) - exact.tiger_optimum()) < 4 * np.std(scores) / 20 + 0.1
+    returns = [play(env, pilot, lambda observed, info: TigerState(*observed)) for _ in range(400)]
+    assert abs(np.mean(returns) - exact.tiger_optimum()) < 4 * np.std(returns) / 20 + 0.1
 
 
 def test_a_pilot_believes_what_it_hears_and_forgets_it_at_a_reset():
-    pilot = Pilot(gym.shared("tiger"), seerax.follow_advice)
+    pilot = Pilot(seerax.follow_advice, environments.shared("tiger"))
     with pytest.raises(UserError, match="call reset"):
         pilot.act()
     for _ in range(2):

@@ -1,4 +1,6 @@
-"""The laws hold where they should, and the right law tells each planted fault in a sentence that names the place."""
+"""The laws hold where they should, and the right law tells each planted fault in a sentence that
+names the place.
+"""
 
 from __future__ import annotations
 
@@ -18,10 +20,10 @@ from seerax.errors import UserError
 from seerax.filters import Categorical
 
 ALL = [law.name for law in laws.LAWS]
-ALWAYS = [name for name in ALL if name not in ("collapsed belief", "brute force")]
+ALWAYS = [name for name in ALL if name != "collapsed belief"]
 
 
-# ---- a small problem and its parts -------------------------------------------------------------------------------
+# ---- a small problem and its parts ---------------------------------------------------------------
 
 
 class Seen(NamedTuple):
@@ -88,7 +90,7 @@ def quick_compile() -> Iterator[None]:
     jax.config.update("jax_disable_most_optimizations", False)
 
 
-# ---- where all is well -------------------------------------------------------------------------------------------
+# ---- where all is well ---------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", ["tiger", "tree"])
@@ -173,7 +175,7 @@ def test_a_coarse_grid_may_not_be_sure_without_reason(quick_compile: None) -> No
     )
 
 
-# ---- faults of structure: told without running anything ----------------------------------------------------------
+# ---- faults of structure: told without running anything ------------------------------------------
 
 
 class Deaf(Beacon):
@@ -283,8 +285,8 @@ SHAPES = [
         ],
     ),
     (build(AnotherState()), ["problem.step: state gives", "namedtuple[Seen]"]),
-    (build(NumericDone()), ["problem.step: done is float32[]", "bool[]"]),
-    (build(StateOnly()), ["problem.step returns", "Step(state, reward, done)"]),
+    (build(NumericDone()), ["problem.step: terminated is float32[]", "bool[]"]),
+    (build(StateOnly()), ["problem.step returns", "Step(state, reward, terminated)"]),
     (
         build(Undecided()),
         ["problem.step raised TracerBoolConversionError", "test_laws.py, line", "jnp.where"],
@@ -322,11 +324,14 @@ def test_shapes(mdp: BeliefMDP, says: list[str]) -> None:
     assert [words for words in says if words not in findings[1].says] == []
 
 
-# ---- faults of conduct: told from episodes -----------------------------------------------------------------------
+# ---- faults of conduct: told from episodes -------------------------------------------------------
 
 
 class BrokenLogarithm(Beacon):
-    """A NaN for the second entry only, and only where the reading is low. The filter itself survives it."""
+    """A NaN for the second entry only, and only where the reading is low.
+
+    The filter itself survives it.
+    """
 
     def log_likelihood(
         self, state: State, action: Action, next_state: Seen, latent: Latent
@@ -498,7 +503,7 @@ PLANTED = {
         lambda: believing(Beacon(), Categorical(SIDES, LIKELIHOOD, jnp.log(jnp.array([0.4, 0.6])))),
         {
             "prior": [
-                "filter.init is not the prior: the mean of latent is 0.2",
+                "filter.init is not the prior: the mean of latent is 0.",
                 "problem.prior",
                 "z = ",
             ]
@@ -545,7 +550,7 @@ def test_wrong_noise_in_the_maze(quick_compile: None) -> None:
     assert "over-confident" in complaint
 
 
-# ---- what may be checked -----------------------------------------------------------------------------------------
+# ---- what may be checked -------------------------------------------------------------------------
 
 
 def test_check_object() -> None:

@@ -1,4 +1,6 @@
-"""Mazes: rewards and ends from float64 distances, readings by their law, walls that hold, Bayes' rule written out."""
+"""Mazes: rewards and ends from float64 distances, readings by their law, walls that hold, Bayes'
+rule written out.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,7 @@ def mdps() -> dict[str, BeliefMDP]:
     return {"maze4": maze.maze4(), "maze10": maze.maze10()}
 
 
-# ---- independent answers -----------------------------------------------------------------------------------------
+# ---- independent answers -------------------------------------------------------------------------
 
 
 def at(
@@ -67,7 +69,9 @@ def distances(problem: Maze, positions: jax.Array) -> np.ndarray:
 
 
 def around(problem: Maze, reach: float, count: int) -> np.ndarray:
-    """Places within reach of the goals, [k, count, 2]: as many inside as outside of any radius one may think of."""
+    """Places within reach of the goals, [k, count, 2]: as many inside as outside of any radius one
+    may think of.
+    """
     rng = np.random.default_rng(0)
     angle, share = rng.uniform(0, 2 * np.pi, (2, len(problem.goals), count)) / [
         [[1]],
@@ -90,13 +94,13 @@ def cross(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 
 def crossings(walls: np.ndarray, before: np.ndarray, after: np.ndarray) -> np.ndarray:
-    """[n, m]: whether the straight way from before to after, [n, 2], cuts the walls' centre lines."""
+    """[n, m]: whether the straight way from before to after cuts the walls' centre lines."""
     before, after, (start, end) = before[:, None], after[:, None], walls.transpose(1, 0, 2)
     apart = cross(end - start, before - start) * cross(end - start, after - start) < 0
     return apart & (cross(after - before, start - before) * cross(after - before, end - before) < 0)
 
 
-# ---- rewards and ends --------------------------------------------------------------------------------------------
+# ---- rewards and ends ----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -146,7 +150,7 @@ def test_who_does_nothing_is_there_to_the_horizon(mdps: dict[str, BeliefMDP], na
     np.testing.assert_allclose(looking.returns, -READING_COST[name] * HORIZON[name], rtol=1e-4)
 
 
-# ---- readings ----------------------------------------------------------------------------------------------------
+# ---- readings ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -175,7 +179,7 @@ def test_without_sensing_there_is_no_reading(mdps: dict[str, BeliefMDP], name: s
     assert not state.sensed.any()
 
 
-# ---- walls -------------------------------------------------------------------------------------------------------
+# ---- walls ---------------------------------------------------------------------------------------
 
 
 FASTEST = {"maze4": 4.6, "maze10": 3.0}  # m/s: full thrust across the arena, and the terminal speed
@@ -207,7 +211,10 @@ def free_places(problem: Maze, contact: float, count: int, rng: np.random.Genera
 
 @pytest.mark.parametrize("name", NAMES)
 def test_no_speed_and_no_thrust_lead_through_a_wall(mdps: dict[str, BeliefMDP], name: str) -> None:
-    """Into all directions, now and then another one. A corner may be entered for a moment, a wall never crossed."""
+    """Into all directions, now and then another one.
+
+    A corner may be entered for a moment, a wall never crossed.
+    """
     problem, contact, rng = mdps[name].problem, CONTACT[name], np.random.default_rng(2)
     walls, places = np.asarray(problem.walls, float), free_places(problem, contact, 1000, rng)
     angles = rng.uniform(0, 2 * np.pi, (6, len(places)))
@@ -223,7 +230,7 @@ def test_no_speed_and_no_thrust_lead_through_a_wall(mdps: dict[str, BeliefMDP], 
     assert not any(crossings(walls, *pair).any() for pair in pairwise(way))
 
 
-# ---- belief ------------------------------------------------------------------------------------------------------
+# ---- belief --------------------------------------------------------------------------------------
 
 
 def log_bayes(name: str, belief: np.ndarray, distance: np.ndarray, reading: float) -> np.ndarray:

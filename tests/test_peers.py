@@ -47,7 +47,8 @@ def test_what_cannot_be_installed_is_skipped_and_tried_again_next_time(stage, mo
     refusing = "#!/bin/sh\necho 'No matching distribution' >&2; exit 1\n"
     maker = stage / "maker"  # stands for `python -m venv --clear HOME`
     maker.write_text(
-        f'#!/bin/sh\nmkdir -p "$4/bin"\ncat > "$4/bin/python" <<END\n{refusing}END\nchmod +x "$4/bin/python"\n'
+        f'#!/bin/sh\nmkdir -p "$4/bin"\ncat > "$4/bin/python" <<END\n{refusing}END\n'
+        'chmod +x "$4/bin/python"\n'
     )
     maker.chmod(0o755)
     monkeypatch.setattr(sys, "executable", str(maker))

@@ -18,7 +18,7 @@ from seerax.problems.pointmass import SPHERE
 STARTS = 100  # in every maze, shared out among its goals
 STEP, STEPS = 0.004, 3400
 
-# ---- geometry ----------------------------------------------------------------------------------------------------
+# ---- geometry ------------------------------------------------------------------------------------
 
 
 def random_segments(rng: np.random.Generator, count: int) -> np.ndarray:
@@ -77,7 +77,7 @@ def test_tree_levels_group_nodes_by_their_hops_from_the_root() -> None:
     assert [sorted(level.tolist()) for level in tree_levels(before)] == [[0, 3], [1, 4], [5]]
 
 
-# ---- an independent planner --------------------------------------------------------------------------------------
+# ---- an independent planner ----------------------------------------------------------------------
 
 
 class Course(NamedTuple):
@@ -94,7 +94,9 @@ class Course(NamedTuple):
         return self.distances(points[..., None, :])
 
     def distances(self, points: np.ndarray) -> np.ndarray:
-        """Of one point for each wall, [..., m, 2]: each offset split into a part along the wall and one across."""
+        """Of one point for each wall, [..., m, 2]: each offset split into a part along the wall and
+        one across.
+        """
         start, end = self.walls[:, 0], self.walls[:, 1]
         length = np.linalg.norm(end - start, axis=-1)
         along = (end - start) / length[:, None]
@@ -105,7 +107,9 @@ class Course(NamedTuple):
         return np.hypot(beyond, np.einsum("...mi,mi->...m", offset, across))
 
     def clear(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
-        """Do the straight ways a-b keep the margin? Distance is convex along a way, so thirds are cut off."""
+        """Do the straight ways a-b keep the margin? Distance is convex along a way, so thirds are
+        cut off.
+        """
         shape = (len(a), len(self.walls))
         low, high = np.zeros(shape), np.ones(shape)
 
@@ -119,7 +123,9 @@ class Course(NamedTuple):
         return at((low + high) / 2).min(-1) >= self.margin
 
     def around_corners(self, count: int = 24) -> np.ndarray:
-        """Free points on circles round the walls' ends, so large that a chord between neighbours keeps the margin."""
+        """Free points on circles round the walls' ends, so large that a chord between neighbours
+        keeps the margin.
+        """
         angle = 2 * np.pi * np.arange(count) / count
         circle = (
             1.001
@@ -132,7 +138,9 @@ class Course(NamedTuple):
         return points[inside & (self.distance(points).min(-1) >= self.margin)]
 
     def shortest(self, starts: np.ndarray, goals: np.ndarray) -> np.ndarray:
-        """Length of the shortest way from each start to its goal that keeps the margin, by a visibility graph."""
+        """Length of the shortest way from each start to its goal that keeps the margin, by a
+        visibility graph.
+        """
         points = np.concatenate([starts, goals, self.around_corners()])
         i, j = np.triu_indices(len(points), 1)
         blocked = crosses(np.stack([points[i], points[j]], 1), self.walls).any(-1)
@@ -152,7 +160,7 @@ COURSES = {
     "maze10": Course(maze10_walls(), MAZE10_GOALS, 0.07, 1.434, MAZE10_BODY.contact),
 }
 
-# ---- following the flow ------------------------------------------------------------------------------------------
+# ---- following the flow --------------------------------------------------------------------------
 
 
 class Followed(NamedTuple):
@@ -200,7 +208,9 @@ def test_following_the_flow_leads_to_the_goal_from_everywhere(followed: Followed
 
 
 def test_following_the_flow_keeps_the_margin_from_every_wall(followed: Followed) -> None:
-    """Short of a cell, for tight paths, and of half a cell's diagonal, for positions off a cell's centre."""
+    """Short of a cell, for tight paths, and of half a cell's diagonal, for positions off a cell's
+    centre.
+    """
     course, closest = followed.course, followed.course.distance(followed.paths).min()
     assert closest > course.margin - followed.planner.spacing * (1 + 0.5**0.5)
     assert closest > course.contact
@@ -223,7 +233,7 @@ def test_the_flow_stands_still_at_the_goal(followed: Followed) -> None:
 
 
 def test_from_inside_a_walls_margin_the_flow_leads_out_first() -> None:
-    """Just right of a long vertical wall, one cell inside the margin: the way out is to the right."""
+    """Right of a long vertical wall, one cell inside the margin: the way out is to the right."""
     course, wall_x = COURSES["maze4"], 1.0
     planner, inside = (
         FlowPlanner(course.walls, course.margin, course.half),

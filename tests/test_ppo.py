@@ -1,4 +1,4 @@
-"""Play, judge, improve: each part against a plain reference, and the whole on problems whose answer is known."""
+"""Play, judge, improve: each part against a plain reference, the whole on known answers."""
 
 from __future__ import annotations
 
@@ -23,12 +23,13 @@ from seerax.core import Action, BeliefMDP, Key, Latent, Step, World
 from seerax.filters import Categorical
 from seerax.filters.discrete import condition, log_odds
 from seerax.ppo.improve import Minibatch, fast_permutation, gradient_of, loss
+from seerax.ppo.iteration import TrainState
 from seerax.ppo.judge import advantages, batch_statistics
 from seerax.ppo.networks import ActorCritic, Normaliser, log_prob
 from seerax.ppo.params import Params, cap_exploration, popart
-from seerax.ppo.play import TrainState, Trajectory, play
+from seerax.ppo.play import Trajectory, play
 
-# ---- six probes in one problem -----------------------------------------------------------------------------------
+# ---- six probes in one problem -------------------------------------------------------------------
 
 STEADY, FORESEEN, LATER, CHOSEN, ENDLESS, BELIEVED = range(6)
 LASTS = jnp.array([4, 1, 2, 1, 0, 3])  # steps until the task is done; 0 for never
@@ -48,9 +49,9 @@ class ProbeState(NamedTuple):
 class Probes:
     """Every episode is one of six kinds, each with a known answer. The latent is -1 or 1.
 
-    STEADY pays 1 a step; FORESEEN pays the sign; LATER pays 1 on its second step; CHOSEN wants the action 0.6 * sign;
-    ENDLESS pays 1 a step until stopped by the clock, which it does not show; BELIEVED pays action * latent, but only
-    after the latent was told.
+    STEADY pays 1 a step; FORESEEN pays the sign; LATER pays 1 on its second step; CHOSEN wants the
+    action 0.6 * sign; ENDLESS pays 1 a step until stopped by the clock, which it does not show;
+    BELIEVED pays action * latent, but only after the latent was told.
     """
 
     horizon: int = CLOCK
@@ -116,8 +117,8 @@ def probes() -> BeliefMDP:
 
 
 @pytest.fixture(scope="module")
-def trainer(probes: BeliefMDP) -> ppo.PPO:
-    return ppo.PPO(probes, agents.bpo, TINY)
+def trainer(probes: BeliefMDP) -> ppo.Trainer:
+    return ppo.Trainer(ppo.PPO(probes, agents.bpo, TINY))
 
 
 class Run(NamedTuple):
@@ -126,7 +127,7 @@ class Run(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def run(trainer: ppo.PPO) -> Run:
+def run(trainer: ppo.Trainer) -> Run:
     """Two seeds trained side by side."""
     compiled: list[str] = []
 
@@ -135,7 +136,7 @@ def run(trainer: ppo.PPO) -> Run:
             compiled.append(about["fun_name"])
 
     jax.monitoring.register_event_duration_secs_listener(listen)
-    history = list(trainer.train(SEEDS))
+    history = list(trainer.train_from(SEEDS))
     return Run(history, compiled.copy())
 
 
@@ -145,7 +146,7 @@ def history(run: Run) -> list[ppo.Progress]:
 
 
 class Learned(NamedTuple):
-    """A brain to be asked about kinds, times, signs and P(latent = 1)."""
+    """Learned parameters, to be asked about kinds, times, signs and P(latent = 1)."""
 
     params: Params
 
@@ -192,7 +193,7 @@ def test_the_action_that_pays_is_found(learned: Learned) -> None:
 
 
 def test_an_endless_task_cut_by_the_clock_is_worth_its_endless_sum(learned: Learned) -> None:
-    """If the clock's end were the task's, it would be worth 4.2 at first, 1 at last and 3 on average."""
+    """If the clock's end were the task's: 4.2 at first, 1 at last and 3 on average."""
     for sign in (-1, 1):
         assert learned.value(ENDLESS, sign=sign) == pytest.approx(1 / (1 - DISCOUNT), rel=0.02)
 
@@ -203,7 +204,7 @@ def test_what_only_the_belief_tells_is_acted_upon(learned: Learned) -> None:
         assert learned.action(BELIEVED, time, sign, belief=0) < -0.8
 
 
-# ---- training as a whole -----------------------------------------------------------------------------------------
+# ---- training as a whole -------------------------------------------------------------------------
 
 
 def assert_same(a: Any, b: Any, rtol: float = 0, atol: float = 0) -> None:
@@ -219,7 +220,7 @@ def rows(tree: Any, seed: int) -> Any:
     return jax.tree.map(lambda x: x[seed : seed + 1], tree)
 
 
-def iterated(trainer: ppo.PPO, train_state: TrainState, iterations: int) -> TrainState:
+def iterated(trainer: ppo.Trainer, train_state: TrainState, iterations: int) -> TrainState:
     """One iteration after another: two in flight at once can dead-lock host devices."""
     train_state = trainer.place(train_state)
     for _ in range(iterations):
@@ -228,9 +229,9 @@ def iterated(trainer: ppo.PPO, train_state: TrainState, iterations: int) -> Trai
 
 
 def test_the_same_seeds_learn_the_same_bit_for_bit(
-    trainer: ppo.PPO, history: list[ppo.Progress]
+    trainer: ppo.Trainer, history: list[ppo.Progress]
 ) -> None:
-    again = list(itertools.islice(trainer.train(SEEDS), 5))
+    again = list(itertools.islice(trainer.train_from(SEEDS), 5))
     assert_same(again[4].train_state, history[4].train_state)
     assert_same(again[4].metrics, history[4].metrics)
 
@@ -241,16 +242,18 @@ def test_different_seeds_learn_different_things(history: list[ppo.Progress]) -> 
 
 
 def test_seeds_side_by_side_learn_what_each_learns_alone(
-    trainer: ppo.PPO, history: list[ppo.Progress]
+    trainer: ppo.Trainer, history: list[ppo.Progress]
 ) -> None:
-    alone = iterated(trainer, jax.jit(jax.vmap(trainer.init))(SEEDS[1:]), 3)
+    alone = iterated(trainer, jax.jit(jax.vmap(trainer.learner.init))(SEEDS[1:]), 3)
     beside = rows(history[3].train_state, 1)
     assert_same(alone.params, beside.params, rtol=1e-2, atol=2e-4)
     assert_same(alone.worlds.situation.state, beside.worlds.situation.state)
 
 
-def test_training_goes_on_where_it_was_left(trainer: ppo.PPO, history: list[ppo.Progress]) -> None:
-    resumed = list(trainer.train(SEEDS, history[-4]))
+def test_training_goes_on_where_it_was_left(
+    trainer: ppo.Trainer, history: list[ppo.Progress]
+) -> None:
+    resumed = list(trainer.train_from(SEEDS, history[-4]))
     assert [progress.steps for progress in resumed] == [progress.steps for progress in history[-3:]]
     assert_same(resumed[-1].train_state, history[-1].train_state)
     assert_same(resumed[-1].best, history[-1].best)
@@ -259,10 +262,10 @@ def test_training_goes_on_where_it_was_left(trainer: ppo.PPO, history: list[ppo.
 def test_an_iteration_is_compiled_only_once(run: Run) -> None:
     assert len(run.history) == TINY.iterations + 1
     assert run.compiled.count("jit(iterate_seeds)") == 1
-    assert run.compiled.count("jit(scores)") == 1  # the held-out evaluation
+    assert run.compiled.count("jit(returns)") == 1  # the held-out evaluation
 
 
-def test_the_best_brain_is_the_one_with_the_best_held_out_return(
+def test_the_best_parameters_are_the_ones_with_the_best_held_out_return(
     history: list[ppo.Progress],
 ) -> None:
     measured = [progress for progress in history if progress.held_out is not None]
@@ -276,7 +279,7 @@ def test_the_best_brain_is_the_one_with_the_best_held_out_return(
         )
 
 
-def test_worlds_are_spread_over_the_devices_and_the_brain_is_the_same_on_all(
+def test_worlds_are_sharded_over_the_devices_and_parameters_are_the_same_on_all(
     history: list[ppo.Progress],
 ) -> None:
     train_state = history[-1].train_state
@@ -304,9 +307,8 @@ def test_one_device_learns_the_same_as_two(
         (1,), (devices.WORLDS,), axis_types=(AxisType.Auto,), devices=jax.devices()[:1]
     )
     monkeypatch.setattr(devices, "mesh", lambda at_most=None: one)
-    train_state = iterated(
-        ppo.PPO(probes, agents.bpo, TINY), rows(history[0].train_state, 0), TINY.iterations
-    )
+    alone = ppo.Trainer(ppo.PPO(probes, agents.bpo, TINY))
+    train_state = iterated(alone, rows(history[0].train_state, 0), TINY.iterations)
     assert len(train_state.worlds.over.sharding.device_set) == 1
     learned = Learned(jax.tree.map(lambda x: x[0], train_state.params))
     test_a_steady_reward_is_worth_its_discounted_sum_to_the_end(learned)
@@ -324,7 +326,7 @@ def updates(train_state: TrainState) -> np.ndarray:
 def test_updates_stop_for_this_iteration_once_the_policy_has_moved_too_far(
     probes: BeliefMDP, history: list[ppo.Progress]
 ) -> None:
-    careful = ppo.PPO(probes, agents.bpo, replace(TINY, target_kl=1e-5))
+    careful = ppo.Trainer(ppo.PPO(probes, agents.bpo, replace(TINY, target_kl=1e-5)))
     whole = TINY.epochs * TINY.minibatches
     start = history[0].train_state
     once, twice = iterated(careful, start, 1), iterated(careful, start, 2)
@@ -346,13 +348,15 @@ def test_exploration_is_held_under_a_falling_ceiling() -> None:
         np.testing.assert_allclose(jnp.exp(quiet.network.log_std), ceiling, rtol=1e-5)
 
 
-# ---- judge -------------------------------------------------------------------------------------------------------
+# ---- judge ---------------------------------------------------------------------------------------
 
 LENGTH, WORLDS = 40, 6
 
 
 def random_play(seed: int) -> tuple[Trajectory, np.ndarray]:
-    """Values and rewards at random; ends by task and by clock, each followed by a dead step that pays nothing."""
+    """Values and rewards at random; ends by task and by clock, each followed by a dead step that
+    pays nothing.
+    """
     rng = np.random.default_rng(seed)
     terminated, over = np.zeros((2, LENGTH, WORLDS), bool)
     live = np.ones((LENGTH, WORLDS), bool)
@@ -402,14 +406,15 @@ def test_advantages_are_lambda_returns_of_the_episode_minus_values(
         assert float(found[t, w]) == pytest.approx(expected, abs=1e-4)
 
 
-# ---- play --------------------------------------------------------------------------------------------------------
+# ---- play ----------------------------------------------------------------------------------------
 
 
 def test_what_was_played_marks_fresh_starts_as_dead_and_values_every_situation(
-    trainer: ppo.PPO, history: list[ppo.Progress]
+    trainer: ppo.Trainer, history: list[ppo.Progress]
 ) -> None:
     params, worlds = jax.tree.map(lambda x: jax.device_get(x)[0], history[-1].train_state[:3:2])
-    after, trajectory, last_value = jax.jit(partial(play, trainer))(
+    length = trainer.config.rollout_length
+    after, trajectory, last_value = jax.jit(partial(play, trainer.mdp, trainer.agent, length))(
         jax.random.key(3), params, worlds
     )
     over = np.concatenate([np.asarray(worlds.over)[None], trajectory.over])
@@ -433,14 +438,14 @@ def test_what_was_played_marks_fresh_starts_as_dead_and_values_every_situation(
     np.testing.assert_allclose(trajectory.log_prob, density.sum(-1), atol=1e-3)
 
 
-def look(trainer: ppo.PPO, worlds: World) -> Array:
+def look(trainer: ppo.Trainer, worlds: World) -> Array:
     return jax.vmap(partial(trainer.agent.inputs, trainer.mdp))(worlds.situation)
 
 
-# ---- improve -----------------------------------------------------------------------------------------------------
+# ---- improve -------------------------------------------------------------------------------------
 
 
-def random_brain(inputs: int = 5) -> Params:
+def random_params(inputs: int = 5) -> Params:
     network = ActorCritic(jax.random.key(1), inputs, (16,), jnp.array([0.3, 0.7]))
     actor = eqx.tree_at(
         lambda a: a.weights[-1], network.actor, jax.random.normal(jax.random.key(2), (16, 2))
@@ -466,7 +471,7 @@ def random_minibatch(count: int = 32) -> Minibatch:
 
 def test_the_loss_is_the_clipped_surrogate_plus_the_value_error() -> None:
     network, batch, config = (
-        random_brain().network,
+        random_params().network,
         random_minibatch(),
         replace(TINY, entropy_weight=0.01),
     )
@@ -486,7 +491,7 @@ def test_the_loss_is_the_clipped_surrogate_plus_the_value_error() -> None:
 
 
 def test_dead_steps_count_in_neither_loss_nor_gradient() -> None:
-    network, batch = random_brain().network, random_minibatch()
+    network, batch = random_params().network, random_minibatch()
     dead = batch.weight == 0
     poisoned = Minibatch(
         *[jnp.where(dead.reshape(-1, *[1] * (x.ndim - 1)), 3.0, x) for x in batch[:-1]],
@@ -502,7 +507,7 @@ def test_dead_steps_count_in_neither_loss_nor_gradient() -> None:
 
 def test_a_gradient_in_slices_is_the_gradient_of_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     network, batch, config = (
-        random_brain().network,
+        random_params().network,
         random_minibatch(48),
         replace(TINY, entropy_weight=0.01),
     )
@@ -565,7 +570,9 @@ def test_an_iteration_is_summed_up_over_all_live_steps_on_all_devices() -> None:
         out_specs=P(),
         check_vma=False,
     )
-    found = jax.jit(shared)(random_brain(), trajectory, jnp.asarray(advantage), jnp.asarray(target))
+    found = jax.jit(shared)(
+        random_params(), trajectory, jnp.asarray(advantage), jnp.asarray(target)
+    )
     assert mesh.size == 2
     for moments, x in (
         (found.inputs, inputs),
@@ -579,7 +586,7 @@ def test_an_iteration_is_summed_up_over_all_live_steps_on_all_devices() -> None:
 
 
 def test_new_units_for_values_leave_the_value_function_as_it_was() -> None:
-    params = random_brain()
+    params = random_params()
     inputs = jax.random.normal(jax.random.key(0), (50, 5))
     before = params.values.restore(params.network.value(inputs))
     for mean, variance in ((-7.0, 100.0), (3.0, 1e-2)):

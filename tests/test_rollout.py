@@ -21,7 +21,7 @@ from seerax.rollout import evaluate, record
 
 KEY = jax.random.key(11)
 
-# ---- a problem with known statistics -----------------------------------------------------------------------------
+# ---- a problem with known statistics -------------------------------------------------------------
 
 MEAN, STD, STOP, CLOCK = 1.0, 2.0, 0.25, 12
 
@@ -32,7 +32,10 @@ class LotteryState(NamedTuple):
 
 @dataclass(frozen=True)
 class Lottery:
-    """Each step pays N(MEAN, STD^2) and is the last with probability STOP. Nothing that is done matters."""
+    """Each step pays N(MEAN, STD^2) and is the last with probability STOP.
+
+    Nothing that is done matters.
+    """
 
     horizon: int = CLOCK
     discount: float = 1.0
@@ -89,7 +92,9 @@ def test_the_summary_says_what_the_episodes_say(drawn: rollout.Evaluation) -> No
     assert summary["success"] is None and summary["sensing"] is None
 
 
-def test_the_uncertainty_of_several_seeds_is_that_between_them(drawn: rollout.Evaluation) -> None:
+def test_the_uncertainty_of_seeds_that_differ_is_that_between_them(
+    drawn: rollout.Evaluation,
+) -> None:
     parts = [replace(drawn, returns=drawn.returns + shift) for shift in (0.0, 1.0, 5.0)]
     whole = rollout.pool_seeds(parts)
     means = [part.mean for part in parts]
@@ -99,7 +104,7 @@ def test_the_uncertainty_of_several_seeds_is_that_between_them(drawn: rollout.Ev
     np.testing.assert_allclose(whole.interval(), interval, rtol=1e-4)
 
 
-# ---- the i-th episode --------------------------------------------------------------------------------------------
+# ---- the i-th episode ----------------------------------------------------------------------------
 
 
 def same(a: rollout.Evaluation, b: rollout.Evaluation, count: int) -> None:
@@ -184,7 +189,7 @@ def test_a_recorded_episode_is_the_evaluated_one(
         assert episode.reward.sum() == pytest.approx(evaluation.returns[i], rel=1e-5, abs=1e-5)
 
 
-def test_a_recorded_score_is_the_return_so_far_to_the_very_end(lottery: BeliefMDP) -> None:
+def test_a_recorded_return_is_the_sum_so_far_to_the_very_end(lottery: BeliefMDP) -> None:
     for i in range(10):
         episode = record(jax.random.fold_in(KEY, i), lottery, advice.follow_advice)
         np.testing.assert_allclose(
@@ -209,7 +214,7 @@ def test_a_recorded_episode_is_one_life_with_one_latent(lottery: BeliefMDP) -> N
     assert len(set(latents)) == 8
 
 
-# ---- policies ----------------------------------------------------------------------------------------------------
+# ---- policies ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", ["tree_mdp", "maze4_mdp"])
@@ -217,8 +222,8 @@ def test_an_untrained_residual_is_exactly_the_ensemble(
     name: str, request: pytest.FixtureRequest
 ) -> None:
     mdp: BeliefMDP = request.getfixturevalue(name)
-    trainer = ppo.PPO(mdp, agents.brpo, ppo.Config(worlds=2, rollout_length=2, minibatches=1))
-    policy = trainer.policy(jax.jit(trainer.init)(jax.random.key(5)).params)
+    learner = ppo.PPO(mdp, agents.brpo, ppo.Config(worlds=2, rollout_length=2, minibatches=1))
+    policy = learner.policy(jax.jit(learner.init)(jax.random.key(5)).params)
     untrained, ensemble = (
         evaluate(KEY, mdp, acting, 16) for acting in (policy, advice.follow_advice)
     )

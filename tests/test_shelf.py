@@ -60,7 +60,9 @@ def ensemble(mdp: BeliefMDP) -> Played:
 
 @pytest.fixture(scope="module")
 def pushing(mdp: BeliefMDP) -> Played:
-    """Full speed in a direction that changes every twenty steps, mostly into the shelf: as rough as can be."""
+    """Full speed in a direction that changes every twenty steps, mostly into the shelf: as rough as
+    can be.
+    """
 
     def policy(key: Array, world: World) -> Array:
         dice = jax.random.uniform(jax.random.fold_in(world.episode, world.time // 20), (4,))
@@ -74,7 +76,7 @@ def states(played: Played) -> tuple[ShelfState, ShelfState]:
     return played.world.situation.state, played.following.situation.state
 
 
-# ---- the object --------------------------------------------------------------------------------------------------
+# ---- the object ----------------------------------------------------------------------------------
 
 
 def test_the_belief_begins_with_the_moments_of_the_prior(mdp: BeliefMDP) -> None:
@@ -97,7 +99,7 @@ def test_the_object_stands_on_its_plate() -> None:
     assert (low[:, 0] >= shelf.FRONT - 1e-9).all()
 
 
-# ---- physics -----------------------------------------------------------------------------------------------------
+# ---- physics -------------------------------------------------------------------------------------
 
 
 def test_the_hand_is_that_of_the_joints(pushing: Played) -> None:
@@ -108,7 +110,9 @@ def test_the_hand_is_that_of_the_joints(pushing: Played) -> None:
 
 @pytest.mark.parametrize("name", ["ensemble", "pushing"])
 def test_nothing_passes_through_anything(name: str, request: pytest.FixtureRequest) -> None:
-    """No state touches anything, and between two states no part moves by its own width and that of a plate."""
+    """No state touches anything, and between two states no part moves by its own width and that of
+    a plate.
+    """
     played = request.getfixturevalue(name)
     before, after = states(played)
 
@@ -158,7 +162,7 @@ def test_the_arm_keeps_its_limits(pushing: Played) -> None:
     ).all()
 
 
-# ---- reward ------------------------------------------------------------------------------------------------------
+# ---- reward --------------------------------------------------------------------------------------
 
 
 def test_the_reward_is_that_of_the_rules(pushing: Played, ensemble: Played) -> None:
@@ -173,7 +177,7 @@ def test_the_reward_is_that_of_the_rules(pushing: Played, ensemble: Played) -> N
     assert 0.2 < (ensemble.reward == 1).mean() < 0.9  # both cases occur
 
 
-# ---- noise and belief --------------------------------------------------------------------------------------------
+# ---- noise and belief ----------------------------------------------------------------------------
 
 
 def test_readings_are_as_noisy_as_they_should_be(ensemble: Played) -> None:
@@ -203,7 +207,9 @@ def test_the_state_does_not_tell_the_distance(mdp: BeliefMDP) -> None:
 
 
 def test_the_filter_is_on_average_as_sure_as_it_may_be(ensemble: Played) -> None:
-    """The mean of (phi - m)^T P^-1 (phi - m) is 3, but for 0.2: an expected distance stands for the true one."""
+    """The mean of (phi - m)^T P^-1 (phi - m) is 3, but for 0.2: an expected distance stands for the
+    true one.
+    """
     belief = ensemble.following.situation.belief
     for time in (1, 3, 10, 30, 60, 100, 200):
         mean, P = (
@@ -220,8 +226,11 @@ def test_the_filter_is_on_average_as_sure_as_it_may_be(ensemble: Played) -> None
 
 
 def test_the_filter_is_too_sure_of_the_height_for_a_while(ensemble: Played) -> None:
-    """A Gaussian cannot say "this shelf or that". Late and in height, mean squared errors are up to twice the mean
-    variance; with heights drawn from a Gaussian they agree, and knowing the true distance would not help."""
+    """A Gaussian cannot say "this shelf or that".
+
+    Late and in height, mean squared errors are up to twice the mean variance; with heights drawn
+    from a Gaussian they agree, and knowing the true distance would not help.
+    """
     belief = ensemble.following.situation.belief
     squares = np.square(ensemble.world.latent - belief.mean).mean(1)
     ratio = squares / np.diagonal(belief.covariance, axis1=-2, axis2=-1).mean(1)
@@ -247,7 +256,7 @@ def test_features_are_of_a_size(mdp: BeliefMDP, pushing: Played) -> None:
     assert (np.std(seen, (0, 1)) > 0.02).all()
 
 
-# ---- expert ------------------------------------------------------------------------------------------------------
+# ---- expert --------------------------------------------------------------------------------------
 
 
 def test_told_the_truth_the_expert_gets_there_untouched(mdp: BeliefMDP) -> None:
@@ -277,7 +286,9 @@ def test_the_expert_stays_out_while_the_object_seems_between_the_shelves(mdp: Be
 
 
 def test_from_anywhere_the_expert_finds_its_way(mdp: BeliefMDP, pushing: Played) -> None:
-    """Almost: left wherever the rough policy was at its end, also wedged against a plate or beside the shelf."""
+    """Almost: left wherever the rough policy was at its end, also wedged against a plate or beside
+    the shelf.
+    """
     _, after = states(pushing)
     lost = jax.tree.map(lambda leaf: jnp.asarray(leaf[-1]), after)
     latents = jnp.asarray(pushing.world.latent[-1])
@@ -309,7 +320,7 @@ def test_without_sensing_nothing_is_found() -> None:
     assert not states(blind)[1].sensed.any()
 
 
-# ---- drawing -----------------------------------------------------------------------------------------------------
+# ---- drawing -------------------------------------------------------------------------------------
 
 
 def test_the_belief_is_drawn_to_scale(mdp: BeliefMDP, ensemble: Played) -> None:
@@ -320,7 +331,7 @@ def test_the_belief_is_drawn_to_scale(mdp: BeliefMDP, ensemble: Played) -> None:
 
     moment = jax.tree.map(lambda leaf: leaf[12, 0], ensemble.world)
     figure, ax = pyplot.subplots()
-    mdp.problem.draw(ax, Situation(*moment.situation), ensemble.action[12, 0], moment.latent)  # type: ignore[attr-defined]
+    mdp.problem.draw(ax, Situation(*moment.situation), ensemble.action[12, 0], moment.latent)
     outlines = [patch.get_path().vertices for patch in ax.patches if patch.get_gid() == "belief"]
     assert len(outlines) == 4
     belief = Gaussian(*moment.situation.belief)

@@ -1,6 +1,6 @@
-"""rejax's PPO on Pendulum, with the batch and the networks of our default Config. Prints one line of JSON.
+"""rejax's PPO on Pendulum, with the batch and the networks of our default Config.
 
-Runs in an environment of its own, see seerax.bench.peers.
+Prints one line of JSON. Runs in an environment of its own, see seerax.bench.peers.
 """
 
 from __future__ import annotations

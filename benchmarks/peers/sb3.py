@@ -1,11 +1,12 @@
 """Stable-Baselines3's PPO on a Gymnasium environment. Prints one line of JSON.
 
     python sb3.py ENV usual     eight environments one after another, the library's own settings
-    python sb3.py ENV batched   1024 worlds of ours in one compiled call, the batch of our default Config
+    python sb3.py ENV batched   1024 worlds of ours in one compiled call, our default Config's batch
 
-Each is tried with one thread and with all, and the faster counts: small networks often suffer from threads.
-The first is how the library is mostly used. The second is the fastest we know to offer it: hardly any time is spent in
-the simulation, and its networks see large batches. Only our environments come as a batch.
+Each is tried with one thread and with all, and the faster counts: small networks often suffer from
+threads. The first is how the library is mostly used. The second is the fastest we know to offer it:
+hardly any time is spent in the simulation, and its networks see large batches. Only our
+environments come as a batch.
 Runs in an environment of its own, see seerax.bench.peers.
 """
 
@@ -29,8 +30,8 @@ from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.vec_env import DummyVecEnv, VecEnv
 
 import seerax
-from seerax import gym
 from seerax.core import BeliefMDP
+from seerax.interop.gymnasium import BeliefVectorEnv, EnvState, advance_many
 from seerax.numerics.trees import select
 
 SECONDS, WARM_UP = 12.0, 1  # for each number of threads; iterations
@@ -46,20 +47,24 @@ SETTINGS = {
 }
 
 
-# ---- our batch as theirs -----------------------------------------------------------------------------------------
+# ---- our batch as theirs -------------------------------------------------------------------------
 
 
 @partial(jax.jit, static_argnums=0)
-def renewed(mdp: BeliefMDP, runs: gym.Run, nothing: jax.Array) -> tuple[gym.Run, jax.Array]:
-    """Worlds that are over start afresh, the others stay; and all first observations."""
-    fresh, seen = gym.advance_many(mdp, runs, nothing)
-    return jax.vmap(select)(runs.world.over, fresh, runs), seen.observation
+def renewed(mdp: BeliefMDP, env_states: EnvState, nothing: jax.Array) -> tuple[EnvState, jax.Array]:
+    """Starts worlds that are over afresh, and returns all first observations; the others stay."""
+    fresh, observed = advance_many(mdp, env_states, nothing)
+    kept = jax.vmap(select)(env_states.world.over, fresh, env_states)
+    return kept, observed.observation
 
 
 class Batch(VecEnv):
-    """Stable-Baselines3 wants the fresh start in the step that ends an episode; ours comes one step later."""
+    """Our environments as Stable-Baselines3 wants them.
 
-    def __init__(self, env: gym.BeliefVectorEnv):
+    It wants the fresh start in the step that ends an episode; ours comes one step later.
+    """
+
+    def __init__(self, env: BeliefVectorEnv):
         self.env = env
         super().__init__(env.num_envs, env.single_observation_space, env.single_action_space)
         self.nothing = np.zeros(env.action_space.shape, np.float32)
@@ -76,7 +81,8 @@ class Batch(VecEnv):
         infos: list[dict[str, Any]] = [{} for _ in over]
         if not over.any():
             return last, reward, over, infos
-        self.env.runs, first = renewed(self.env.mdp, self.env.runs, self.nothing)
+        mdp = self.env.mdp
+        self.env.env_states, first = renewed(mdp, self.env.env_states, self.nothing)
         for i in np.flatnonzero(over):
             infos[i] = {"terminal_observation": last[i], "TimeLimit.truncated": bool(truncated[i])}
         return np.where(over[:, None], first, last), reward, over, infos
@@ -99,7 +105,7 @@ class Batch(VecEnv):
         raise NotImplementedError
 
 
-# ---- measuring ---------------------------------------------------------------------------------------------------
+# ---- measuring -----------------------------------------------------------------------------------
 
 
 class Watch(BaseCallback):

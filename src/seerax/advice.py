@@ -32,9 +32,11 @@ GaussianAct = Callable[
 
 
 def plans(expert: Expert, support: Latent, axis: int = 0) -> Plan:
-    """One plan for every entry of the support, stacked. The slow part of an expert happens here, once.
+    """Returns one plan for every entry of the support, stacked.
 
-    Cut and stacked by numpy, which has no programs to compile.
+    The slow part of an expert happens here, once.
+
+    Rows are cut and stacked by numpy, which has no programs to compile.
     """
     whole = jax.tree.map(np.asarray, support)
     count = jax.tree.leaves(whole)[0].shape[0]
@@ -45,7 +47,9 @@ def plans(expert: Expert, support: Latent, axis: int = 0) -> Plan:
 
 
 def tabulate(expert: Expert, support: Latent) -> Expert:
-    """The same expert with its plans worked out beforehand; any latent gets the plan of the nearest entry."""
+    """Returns the same expert with its plans computed beforehand; any latent gets the plan of the
+    nearest entry.
+    """
     table = plans(expert, support)
     entries = jax.vmap(ravel)(support)
 
@@ -58,7 +62,10 @@ def tabulate(expert: Expert, support: Latent) -> Expert:
 
 
 def weighted(filter: Categorical, expert: Expert) -> Advisor:
-    """sum_i b(phi_i) * a_i. What all experts look up at one place lies side by side in memory: the last axis."""
+    """Returns the ensemble sum_i b(phi_i) * a_i.
+
+    What all experts look up at one place lies side by side in memory, along the last axis.
+    """
     table = plans(expert, filter.support, axis=-1)
 
     def advise(moment: Moment, state: State, belief: Belief) -> Action:
@@ -72,7 +79,9 @@ def weighted(filter: Categorical, expert: Expert) -> Advisor:
 def precision_weighted(
     filter: Categorical, plan: Callable[[Latent], Plan], act: GaussianAct
 ) -> Advisor:
-    """[sum_i b_i S_i^-1]^-1 sum_i b_i S_i^-1 mu_i: the MAP action of Gaussian experts (the paper's appendix)."""
+    """Returns the MAP action of Gaussian experts, [sum_i b_i S_i^-1]^-1 sum_i b_i S_i^-1 mu_i (the
+    paper's appendix).
+    """
     table = plans(Expert(plan, None), filter.support)  # type: ignore[arg-type]
 
     def advise(moment: Moment, state: State, belief: Belief) -> Action:
@@ -84,22 +93,23 @@ def precision_weighted(
 
 
 def most_likely(filter: Any, expert: Expert) -> Advisor:
-    """The MAP expert: whoever knows the likeliest latent."""
+    """Returns the MAP expert: the one for the likeliest latent."""
     return lambda moment, state, belief: expert.act(state, expert.plan(filter.mode(belief)))
 
 
 def at_mean(filter: Any, expert: Expert) -> Advisor:
-    """The expert for the belief-weighted mean latent."""
+    """Returns the expert for the belief-weighted mean latent."""
     return lambda moment, state, belief: expert.act(state, expert.plan(filter.mean(belief)))
 
 
 def posterior_sampling(
     filter: Any, expert: Expert, per: str | Callable[[State], Array] = "step"
 ) -> Advisor:
-    """Posterior sampling: believe one draw of the latent.
+    """Returns posterior sampling, which believes one draw of the latent.
 
-    per="step" draws afresh every step; per="episode" draws once, from the initial belief, and believes it to the
-    end; a function of the state holds the draw for as long as its value and the belief stay the same.
+    per="step" draws afresh every step; per="episode" draws once, from the initial belief, and
+    believes it to the end; a function of the state holds the draw for as long as its value and the
+    belief stay the same.
     """
 
     def draw(moment: Moment, state: State, belief: Belief) -> Latent:
@@ -113,7 +123,7 @@ def posterior_sampling(
 
 
 def sense_randomly(problem: Any, advisor: Advisor, probability: float = 0.5) -> Advisor:
-    """Random sensing: the advice, sensing switched on with the given probability and off otherwise."""
+    """Returns the advice with sensing switched on with the given probability and off otherwise."""
 
     def advise(moment: Moment, state: State, belief: Belief) -> Action:
         coin, rest = jax.random.split(moment.key)
@@ -124,7 +134,9 @@ def sense_randomly(problem: Any, advisor: Advisor, probability: float = 0.5) -> 
 
 
 def sense_first(problem: Any, advisor: Advisor, steps: int) -> Advisor:
-    """Better sensing: always in the first steps of an episode, never after."""
+    """Returns the advice with sensing always on in the first steps of an episode and off
+    afterwards.
+    """
 
     def advise(moment: Moment, state: State, belief: Belief) -> Action:
         return problem.with_sensing(advisor(moment, state, belief), moment.time < steps)
@@ -133,12 +145,15 @@ def sense_first(problem: Any, advisor: Advisor, steps: int) -> Advisor:
 
 
 def follow_advice(key: Key, situation: Situation) -> Action:
-    """The policy that follows the advice as it is."""
+    """Follows the advice as it is: the policy of the ensemble."""
     return situation.advice
 
 
 class Clairvoyant(NamedTuple):
-    """Told phi: the upper line. Not a policy, for it reads the whole world."""
+    """The expert that is told phi: the upper line.
+
+    It is not a policy, because it reads the whole world.
+    """
 
     expert: Expert
 

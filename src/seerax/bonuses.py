@@ -11,7 +11,10 @@ from seerax.core import Belief, Bonus, Filter
 
 
 def belief_change(epsilon: float) -> Bonus:
-    """The paper's information bonus, epsilon * ||b - b'||_1. It can change what is optimal."""
+    """Returns the paper's information bonus, epsilon * ||b - b'||_1.
+
+    It can change what is optimal.
+    """
 
     def bonus(filter: Filter, belief: Belief, next_belief: Belief, terminated: Array) -> Array:
         return epsilon * jnp.abs(filter.vector(next_belief) - filter.vector(belief)).sum()
@@ -20,7 +23,11 @@ def belief_change(epsilon: float) -> Bonus:
 
 
 def information_gain(epsilon: float) -> Bonus:
-    """The authors' code: epsilon * (H(b) - H(b')), H the normalised entropy. What is known at the end stays paid."""
+    """Returns the bonus of the authors' code, epsilon * (H(b) - H(b')) with the normalised entropy
+    H.
+
+    What is known at the end stays paid.
+    """
 
     def bonus(filter: Any, belief: Belief, next_belief: Belief, terminated: Array) -> Array:
         return epsilon * (filter.entropy(belief) - filter.entropy(next_belief))
@@ -29,9 +36,11 @@ def information_gain(epsilon: float) -> Bonus:
 
 
 def potential(epsilon: float, discount: float = 1.0) -> Bonus:
-    """Potential-based shaping, gamma * Phi(b') - Phi(b) with Phi = -epsilon * normalised entropy.
+    """Returns potential-based shaping, gamma * Phi(b') - Phi(b) with Phi = -epsilon * normalised
+    entropy.
 
-    Phi is zero once the task is done, so with the learner's own discount no optimum changes (Ng et al., 1999).
+    Phi is zero once the task has terminated, so with the learner's own discount no optimum changes
+    (Ng et al., 1999).
     """
 
     def bonus(filter: Any, belief: Belief, next_belief: Belief, terminated: Array) -> Array:

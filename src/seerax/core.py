@@ -1,4 +1,4 @@
-"""The nouns: a family of MDPs indexed by a hidden latent, and the belief MDP that an agent lives in."""
+"""The nouns: a family of MDPs indexed by a hidden latent, and the belief MDP of an agent."""
 
 from __future__ import annotations
 
@@ -10,21 +10,24 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from seerax.errors import unknown
 from seerax.numerics.trees import all_finite, select, strong_dtype
 
 Key = Array
 Latent = Any  # phi, a pytree: the one unknown
 State = Any  # s, a pytree: everything visible, the last sensor reading included
 Belief = Any  # b, a pytree
-Plan = Any  # what an expert works out beforehand, a pytree
+Plan = Any  # what an expert computes beforehand, a pytree
 Action = Array
-Bonus = Callable[
-    ["Filter", Belief, Belief, Array], Array
-]  # (filter, b, b', done) -> extra reward while training
+# (filter, b, b', terminated) -> extra reward while training
+Bonus = Callable[["Filter", Belief, Belief, Array], Array]
 
 
 class Step(NamedTuple):
-    """What one step of a problem gives. `done` says the task ended, not that the clock ran out."""
+    """What one step of a problem gives.
+
+    `terminated` says that the task ended, not that the clock ran out.
+    """
 
     state: State
     reward: Array
@@ -32,7 +35,7 @@ class Step(NamedTuple):
 
 
 class Moment(NamedTuple):
-    """When an advisor is asked: `key` is fresh every step, `episode` stays for the whole episode."""
+    """When an advisor is asked; `key` is fresh every step, `episode` is the same all episode."""
 
     key: Key
     episode: Key
@@ -43,23 +46,71 @@ Advisor = Callable[[Moment, State, Belief], Action]  # pi_e, the ensemble
 
 
 class Expert(NamedTuple):
-    """Told phi: plans once (slow, offline), acts fast (online)."""
+    """Somebody who knows phi: plans once (slow, offline), acts fast (online)."""
 
     plan: Callable[[Latent], Plan]
     act: Callable[[State, Plan], Action]
 
 
+class Ability(NamedTuple):
+    """An optional member of a problem, a state or a filter: what it takes and what it gives."""
+
+    arguments: str | None  # of a method; None for an attribute
+    gives: str
+
+
+OPTIONAL_PROBLEM = {
+    "evolve": Ability(
+        "key, state, action, next_state, latent", "the next latent; without it the latent stays"
+    ),
+    "senses": Ability("state, action", "whether this action senses"),
+    "with_sensing": Ability("action, on", "the same action with sensing switched on or off"),
+    "succeeded": Ability(
+        "state, latent, terminated", "whether the episode succeeded; asked once, at its end"
+    ),
+    "draw": Ability("ax, situation, action, latent", "a picture of one moment"),
+    "place": Ability("state", "(x, y) of the agent in that picture, for its trail"),
+    "draw_place": Ability("ax", "the picture without an agent, for sensing maps"),
+    "half": Ability(None, "half the side of that picture, which shows [-half, half]^2"),
+}
+OPTIONAL_STATE = {  # of the state of a problem that has draw_place
+    "position": Ability(None, "(x, y) of the agent, for sensing maps"),
+    "sensed": Ability(None, "whether the step that led here sensed, for sensing maps"),
+}
+OPTIONAL_FILTER = {
+    "mean": Ability("belief", "the mean latent, for the advisor `at_mean`"),
+    "entropy": Ability("belief", "a number in [0, 1], for the entropy and information bonuses"),
+    "features": Ability("belief", "a vector that a network sees in place of `vector`"),
+    "log_likelihood": Ability(
+        "state, action, next_state, latent",
+        "log P(s' | s, a, phi), of filters over a finite support; one value per factor if factored",
+    ),
+}
+ABILITIES = OPTIONAL_PROBLEM | OPTIONAL_STATE | OPTIONAL_FILTER
+
+
+def ability(thing: Any, name: str) -> Any:
+    """Returns an optional member of a problem, a state or a filter, or None if it is absent."""
+    if name not in ABILITIES:
+        raise unknown("optional member", name, ABILITIES)
+    return getattr(thing, name, None)
+
+
 class Problem(Protocol):
     """A family of MDPs indexed by phi. The latent is an argument, never part of the state.
 
-    Optional methods, used where present:
-      evolve(key, state, action, next_state, latent) -> Latent   phi may move; by default it stays
-      senses(state, action) -> bool                              does this action sense?
-      with_sensing(action, on) -> action                         the same action, sensing switched on or off
-      succeeded(state, latent, done) -> bool                     asked once, at the end of an episode
-      draw(ax, situation, action, latent)                        one picture of one moment
-      place(state) -> (x, y)                                     where the agent is in that picture, for its trail
-      draw_place(ax)                                             the picture without anybody in it, for maps
+    Optional members, used where present (`OPTIONAL_PROBLEM`, read with `ability`):
+      evolve(key, state, action, next_state, latent)   the next latent; without it the latent stays
+      senses(state, action)                            whether this action senses
+      with_sensing(action, on)                         the same action with sensing on or off
+      succeeded(state, latent, terminated)             whether the episode succeeded, at its end
+      draw(ax, situation, action, latent)              a picture of one moment
+      place(state)                                     (x, y) of the agent in it, for its trail
+      draw_place(ax)                                   the picture without an agent, for maps
+      half                                             that picture shows [-half, half]^2
+    Sensing maps need draw_place, half and two fields of the state (`OPTIONAL_STATE`):
+      position                                         (x, y) of the agent
+      sensed                                           whether the step that led here sensed
     """
 
     @property
@@ -80,8 +131,12 @@ class Problem(Protocol):
 class Filter(Protocol):
     """The paper's psi(s, b, a, s'): what turns observations into belief.
 
-    Optional: mean(belief) -> Latent, for the advisor `of_mean`; entropy(belief) in [0, 1], for `entropy_bonus` and
-    `gain_bonus`; features(belief) -> Array, what a network sees of it where `vector` is not the best view.
+    Optional methods, used where present (`OPTIONAL_FILTER`, read with `ability`):
+      mean(belief)       the mean latent, for the advisor `at_mean`
+      entropy(belief)    a number in [0, 1], for the entropy and information bonuses
+      features(belief)   a vector that a network sees in place of `vector`
+      log_likelihood(state, action, next_state, latent)
+                         log P(s' | s, a, phi), of filters over a finite support
     """
 
     def init(self) -> Belief: ...
@@ -92,7 +147,7 @@ class Filter(Protocol):
 
 
 class Situation(NamedTuple):
-    """The three boxes that enter the paper's network."""
+    """State, belief and advice: the three boxes that enter the paper's network."""
 
     state: State
     belief: Belief
@@ -122,23 +177,25 @@ class Outcome(NamedTuple):
     over: Array
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class BeliefMDP:
-    """Problem, filter and advisor as one MDP over (state, belief, advice), fixed before training begins."""
+    """Problem, filter and advisor as one MDP over (state, belief, advice), fixed before training.
+    """
 
     problem: Problem
     filter: Filter
     advisor: Advisor
     expert: Expert | None = None  # told phi: the clairvoyant line, posterior sampling
     bonus: Bonus | None = None
+    name: str = ""  # under which `seerax.make` finds it
 
     def reset(self, key: Key) -> World:
-        """(s_0, phi_0) ~ P_0, and a first piece of advice."""
+        """Draws (s_0, phi_0) ~ P_0 and asks for a first piece of advice."""
         key, asked = jax.random.split(key)
         return self._ask(asked, self._fresh(key))
 
     def step(self, key: Key, world: World, action: Action) -> tuple[World, Outcome]:
-        """Clip, step, filter; start afresh instead if the world is over; then ask for advice, once."""
+        """Clips, steps and filters, or starts afresh after the end; then asks once for advice."""
         moved_key, fresh_key, asked = jax.random.split(key, 3)
         moved, outcome = self._move(moved_key, world, self.clip(action))
         fresh = self._fresh(fresh_key)
@@ -147,12 +204,18 @@ class BeliefMDP:
         return self._ask(asked, following), outcome
 
     def clip(self, action: Action) -> Action:
+        """Clips an action to the problem's bounds."""
         return jnp.clip(
             action, jnp.asarray(self.problem.action_low), jnp.asarray(self.problem.action_high)
         )
 
+    def __repr__(self) -> str:
+        name = self.name or type(self.problem).__name__
+        return f"<BeliefMDP: {name}, {self.action_size} actions, horizon {self.problem.horizon}>"
+
     @property
     def action_size(self) -> int:
+        """The number of dimensions of an action."""
         return int(jnp.shape(jnp.asarray(self.problem.action_low))[0])
 
     def with_advisor(self, advisor: Advisor) -> BeliefMDP:
@@ -171,11 +234,12 @@ class BeliefMDP:
 
     def _move(self, key: Key, world: World, action: Action) -> tuple[World, Outcome]:
         step_key, evolve_key = jax.random.split(key)
-        (state, belief, advice), latent = world.situation, world.latent
+        state, belief, advice = world.situation
+        latent = world.latent
         next_state, reward, terminated = self.problem.step(step_key, state, action, latent)
         next_state = jax.tree.map(strong_dtype, next_state)
         next_belief = self.filter.update(belief, state, action, next_state)
-        evolve = getattr(self.problem, "evolve", None)
+        evolve = ability(self.problem, "evolve")
         next_latent = evolve(evolve_key, state, action, next_state, latent) if evolve else latent
         time = world.time + 1
         over = terminated | (time >= self.problem.horizon)
@@ -187,17 +251,17 @@ class BeliefMDP:
         )
         outcome = Outcome(reward, bonus, jnp.asarray(terminated), over)
         situation = Situation(next_state, next_belief, advice)
-        return World(
-            next_latent, situation, time, over, world.episode_return + reward, world.episode
-        ), outcome
+        episode_return = world.episode_return + reward
+        following = World(next_latent, situation, time, over, episode_return, world.episode)
+        return following, outcome
 
     def _ask(self, key: Key, world: World) -> World:
-        """Advice out of bounds is clipped; what is not a number stays so, for training and evaluation to refuse."""
+        """Clips advice to the bounds; NaN stays NaN, for training and evaluation to refuse."""
         state, belief, _ = world.situation
         advice = self.advisor(Moment(key, world.episode, world.time), state, belief)
         return world._replace(situation=Situation(state, belief, self.clip(advice)))
 
 
 def finite_parts(situation: Situation) -> Situation:
-    """Part by part, whether it is finite: state, belief, advice."""
+    """Returns for each part (state, belief, advice) whether it is finite."""
     return Situation(*[all_finite(part) for part in situation])

@@ -1,4 +1,7 @@
-"""Errors that a user can put right."""
+"""Errors that a user can put right.
+
+Internal, except for `seerax.UserError`.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,14 @@ from contextlib import contextmanager
 
 
 class UserError(ValueError):
-    """Something the user can put right. The command line prints it and exits with 2."""
+    """Something the user can put right. The command line prints it and exits with 2.
+
+    `parameters` names the arguments in question; the command line adds the options that set them.
+    """
+
+    def __init__(self, message: str, *parameters: str):
+        super().__init__(message)
+        self.parameters = parameters
 
 
 def unknown(
@@ -23,7 +33,9 @@ def unknown(
 
 @contextmanager
 def writing(place: object, otherwise: str = "") -> Iterator[None]:
-    """A full disk, a read-only folder and the like are the user's to put right; `otherwise` says what is not lost."""
+    """A full disk, a read-only folder and the like are the user's to put right; `otherwise` says
+    what is not lost.
+    """
     try:
         yield
     except OSError as error:

@@ -1,43 +1,48 @@
-"""What `seerax figure` and `seerax film` play or read before something can be drawn."""
+"""Plays or reads what a picture or film needs, and passes it to `figures`.
+
+Internal.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import fields
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 
 from seerax import figures, problems, rollout, runs
 from seerax.advice import follow_advice
 from seerax.agents import AGENTS
-from seerax.commands import BASELINES, find_players
-from seerax.core import BeliefMDP, Policy, World
-from seerax.errors import UserError, unknown
-from seerax.experiments import Experiment, told_apart
-from seerax.system import files
+from seerax.core import BeliefMDP, World
+from seerax.errors import UserError
+from seerax.experiments import Experiment, labels_of
+from seerax.keys import episode_key, evaluation_key
+from seerax.players import BASELINES, Player, Players, find_players, refuse_unknown_agent
+from seerax.runs import policies
 
-if TYPE_CHECKING:
-    from seerax import cli
-
-Player = tuple[str, BeliefMDP, Policy | Any]  # title, who plays what
-
-SENSED_EPISODES = 100
+SENSED_EPISODES = 100  # on a sensing map
 
 
-# ---- from runs ---------------------------------------------------------------------------------------------------
+class Titled(NamedTuple):
+    """A player under the title of its panel."""
+
+    title: str
+    player: Player
 
 
-def curve(path: Path, command: cli.Figure) -> None:
-    if not command.targets:
-        raise UserError("figure curve needs at least one run folder.")
-    if len({Path(target).resolve() for target in command.targets}) < len(command.targets):
-        raise UserError("figure curve was given a run folder twice.")
-    opened = [runs.reopen(Path(target)) for target in command.targets]
-    folders = [run.folder for run in opened]
-    known = [folder.read_means() for folder in folders if folder.evaluation.exists()]
+# ---- from runs ---------------------------------------------------------------------------------
+
+
+def curve(path: Path, folders: Sequence[Path]) -> None:
+    """Draws the training curves of runs on one problem."""
+    if not folders:
+        raise UserError("Training curves need at least one run folder.")
+    if len({folder.resolve() for folder in folders}) < len(folders):
+        raise UserError("Training curves cannot be drawn of the same run folder twice.")
+    opened = [runs.reopen(folder) for folder in folders]
+    known = [run.folder.read_means() for run in opened if run.folder.evaluation.exists()]
     lines = {
         name: known[0][name] for name in ("ensemble", "clairvoyant") if known and name in known[0]
     }
@@ -45,164 +50,100 @@ def curve(path: Path, command: cli.Figure) -> None:
 
 
 def grouped(opened: list[runs.Run]) -> dict[str, list[Any]]:
-    """The curves of all seeds by experiment: what was trained differently is never averaged."""
+    """Groups the curves of all seeds by experiment: different settings are never averaged."""
     names = list(dict.fromkeys(run.experiment.problem for run in opened))
     if len(names) > 1:
-        raise UserError(f"figure curve shows runs on one problem, not on {' and '.join(names)}.")
+        raise UserError(
+            f"Training curves can be drawn of runs on one problem, not on {' and '.join(names)}."
+        )
     curves: dict[Experiment, list[Any]] = {}
     for run in opened:
         curves.setdefault(run.experiment, []).extend(run.folder.curves())
-    return dict(zip(told_apart(list(curves)), curves.values(), strict=True))
+    return dict(zip(labels_of(list(curves)), curves.values(), strict=True))
 
 
-# ---- from the paper's results ------------------------------------------------------------------------------------
+# ---- from episodes -----------------------------------------------------------------------------
 
 
-def of_the_paper(name: str, path: Path, command: cli.Figure) -> None:
-    if not command.results.is_dir():
-        raise UserError(
-            f"There is no folder {command.results} with results of the paper's entries."
-        )
-    saved = {file.stem: files.read_json(file) for file in sorted(command.results.glob("*.json"))}
-    getattr(figures, name)(
-        path, {entry: result for entry, result in saved.items() if "evaluation" in result}
-    )
-
-
-# ---- from episodes -----------------------------------------------------------------------------------------------
-
-
-def sensing(path: Path, command: cli.Figure) -> None:
-    """One map, or those of all problems that can be drawn."""
+def sensing(path: Path, players: Sequence[Titled]) -> None:
+    """Draws where each player senses: one map each, side by side."""
     maps = []
-    for title, mdp, policy in players(command, problems.WITH_SENSING):
+    for title, (mdp, policy) in players:
         if not hasattr(mdp.problem, "draw_place"):
-            raise UserError("Where it senses is drawn for Maze4, Maze10 and Door4 only.")
-        maps.append(figures.gather(title, mdp.problem, episodes_to_map(mdp, policy)))
+            raise UserError(
+                f"{title} has no draw_place method, so where it senses cannot be drawn."
+            )
+        episodes = episodes_to_map(mdp, policy)
+        maps.append(figures.gather(title, mdp.problem, episodes))
     figures.sensing_maps(path, maps)
 
 
-def episodes_to_map(mdp: BeliefMDP, policy: Policy | Any) -> list[rollout.Episode]:
-    keys = jax.random.split(runs.evaluation_key(0), SENSED_EPISODES)
+def episodes_to_map(mdp: BeliefMDP, policy: Any) -> list[rollout.Episode]:
+    """Records the episodes that a sensing map shows."""
+    keys = jax.random.split(evaluation_key(0), SENSED_EPISODES)
     return [rollout.record(key, mdp, policy) for key in keys]
 
 
-def keyframes(path: Path, command: cli.Figure) -> None:
-    key = runs.episode_key(0, command.episode)
+def keyframes(path: Path, players: Sequence[Titled], episode: int = 0) -> None:
+    """Draws a few moments of one episode of each player."""
+    key = episode_key(0, episode)
     reels = []
-    for title, mdp, policy in players(command, ("crowdnav", *problems.WITH_SENSING)):
+    for title, (mdp, policy) in players:
         if not hasattr(mdp.problem, "draw"):
             raise UserError(f"{title} has no draw method, so there is nothing to see.")
         reels.append(figures.Reel(title, mdp.problem, rollout.record(key, mdp, policy)))
-    figures.keyframes(path, reels)
+    figures.keyframe_rows(path, reels)
 
 
-def players(command: cli.Figure, usual: tuple[str, ...]) -> list[Player]:
-    """Those asked for, or else BRPO on those of the usual problems that a policy of it comes with."""
-    targets, agent = command.targets, command.agent
+def titled(targets: Sequence[str], agent: str | None, usual: Sequence[str]) -> list[Titled]:
+    """Finds the players asked for; without targets, those of the usual problems that can be played.
+
+    There the agent is BRPO if none is named, and seerax must ship a policy of it.
+    """
     if not targets:
         agent = agent or "brpo"
         targets = tuple(name for name in usual if can_play(agent, name))
     if not targets:
         raise UserError(
-            f"No trained {agent} policy for {', '.join(usual)} comes with seerax; name a run folder."
+            f"seerax ships no {agent} policy for {', '.join(usual)}: give a run folder."
         )
     found = [find_players(target, agent) for target in targets]
-    return [(figures.TITLES.get(problem, problem), *players[0]) for problem, _, players in found]
+    return [Titled(problems.title(each.problem), each.players[0]) for each in found]
 
 
 def can_play(agent: str, problem: str) -> bool:
-    if agent not in (*BASELINES, *AGENTS):
-        raise unknown("agent", agent, [*BASELINES, *AGENTS])
-    try:
-        return agent in BASELINES or bool(runs.shipped_policy(problem, agent))
-    except UserError:
-        return False
+    """True if an agent can play a problem without being trained first."""
+    refuse_unknown_agent(agent)
+    return agent in BASELINES or f"{problem}/{agent}" in policies.shipped_names()
 
 
-def setup(path: Path, command: cli.Figure) -> None:
+def setup(path: Path) -> None:
+    """Draws a sheet with the start of an episode of every problem."""
     scenes = []
     for name in problems.PROBLEMS:
         mdp = problems.make(name)
         start = jax.device_get(mdp.reset(jax.random.key(1)))
-        scenes.append(
-            (figures.TITLES.get(name, name.capitalize()), partial(draw_start, mdp, start))
-        )
+        scenes.append((problems.title(name), partial(draw_start, mdp, start)))
     figures.setup(path, scenes)
 
 
 def draw_start(mdp: BeliefMDP, world: World, ax: Any) -> None:
+    """Draws the first situation of an episode, with the advice as the action."""
     situation = world.situation
     mdp.problem.draw(ax, situation, situation.advice, world.latent)  # type: ignore[attr-defined]
 
 
-def tree(path: Path, command: cli.Figure) -> None:
-    """Simulated posterior sampling on several depths and numbers of episodes."""
-    rows = []
-    for depth in (2, 3, 4, 5):
-        for episodes in (1, 4, 16, 32):
-            mdp = problems.tree.posterior_sampling(problems.tree.tree(depth, episodes))
-            result = rollout.evaluate(runs.evaluation_key(0), mdp, follow_advice, 20_000)
-            rows.append(
-                figures.TreePoint(depth, episodes, "posterior sampling", result.mean, result.stderr)
-            )
-    figures.tree_gap(path, rows)
+# ---- films -------------------------------------------------------------------------------------
 
 
-# ---- films -------------------------------------------------------------------------------------------------------
-
-
-def film(command: cli.Film) -> Path:
-    """Returns where it is."""
-    key = runs.episode_key(command.seed, command.episode)
-    problem, agent, players = find_players(command.target, command.agent, command.problem)
-    mdp, policy = players[0]
+def film(path: Path, found: Players, seed: int = 0, episode: int = 0) -> None:
+    """Films an episode; a learned agent is shown beside the ensemble playing the same one."""
+    key = episode_key(seed, episode)
+    mdp, policy = found.players[0]
     if not hasattr(mdp.problem, "draw"):
-        raise UserError(f"{problem} has no draw method, so it cannot be filmed.")
-    path = command.out or film_path(command.target, problem, agent)
+        raise UserError(f"{found.problem} has no draw method, so it cannot be filmed.")
     figures.check(path, "film")
-    panels = [(agent, rollout.record(key, mdp, policy))]
-    if agent in AGENTS:
+    panels = [(found.agent, rollout.record(key, mdp, policy))]
+    if found.agent in AGENTS:
         panels.insert(0, ("ensemble", rollout.record(key, mdp, follow_advice)))
     figures.film(path, panels, mdp.problem.draw, getattr(mdp.problem, "senses", None))
-    return path
-
-
-def film_path(target: str, problem: str, agent: str) -> Path:
-    if Path(target).is_dir():
-        return Path(target) / "film.mp4"
-    return Path("films") / f"{problem.replace(':', '-')}-{agent}.mp4"
-
-
-# ---- all ---------------------------------------------------------------------------------------------------------
-
-
-class Kind(NamedTuple):
-    draw: Callable[[Path, Any], None]
-    takes: tuple[str, ...] = ()  # of the command's options, besides where the picture goes
-
-
-FIGURES = {
-    "curve": Kind(curve, ("targets",)),
-    "setup": Kind(setup),
-    "tree": Kind(tree),
-    "sensing": Kind(sensing, ("targets", "agent")),
-    "keyframes": Kind(keyframes, ("targets", "agent", "episode")),
-    **{
-        name: Kind(partial(of_the_paper, name), ("results",))
-        for name in ("benchmark", "bonus", "inputs", "composition")
-    },
-}
-
-
-def refuse_unused(command: cli.Figure) -> None:
-    """What is asked for but would change nothing."""
-    options = [
-        field
-        for field in fields(command)
-        if field.name not in ("name", "out", *FIGURES[command.name].takes)
-    ]
-    given = [field.name for field in options if getattr(command, field.name) != field.default]
-    if given:
-        words = ["runs or problems" if name == "targets" else f"--{name}" for name in given]
-        raise UserError(f"figure {command.name} does not take {' or '.join(words)}.")

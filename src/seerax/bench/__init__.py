@@ -1,1 +1,1 @@
-"""How fast it is: one run, one table, both sides of every ratio in it."""
+"""Internal: measures how fast seerax is, in one run with both sides of every ratio."""

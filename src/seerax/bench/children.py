@@ -1,11 +1,10 @@
-"""What children measure: `python -m seerax.bench.children NAME ARGUMENT DEVICES` prints one JSON line."""
+"""The measurements of child processes: each runs one of these and prints one JSON line."""
 
 from __future__ import annotations
 
 import json
 import os
 import resource
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -15,22 +14,24 @@ from typing import Any
 import jax
 import numpy as np
 
-from seerax import experiments, problems, runs
+from seerax import problems
 from seerax.bench import programs
 from seerax.bench.timing import alternated, timed
 from seerax.compute import devices
+from seerax.settings import settings
 
-WORLDS = 2048  # of a simulation
+WORLDS = 2048  # simulated at once
 
 
 def simulate(problem: str) -> dict[str, Any]:
+    """Measures the rate of a simulation."""
     _, call = programs.simulation(problems.make(problem), WORLDS)
     return {"steps_per_second": WORLDS * programs.LENGTH / timed(call).median}
 
 
 def train(problem: str) -> dict[str, Any]:
-    """Training and its limit in turns, with what was compiled after the first iteration."""
-    trainer = experiments.settings(problem).trainer()
+    """Measures training and its limit in turns, and counts programs compiled after the start."""
+    trainer = settings(problem).trainer()
     train_state = programs.beginner(trainer)
     calls = {
         "training": programs.training(trainer, train_state),
@@ -49,11 +50,11 @@ def train(problem: str) -> dict[str, Any]:
 
 
 def train_alone(problem: str) -> dict[str, Any]:
-    """With whatever devices this process has; its peak memory too."""
-    trainer = experiments.settings(problem).trainer()
+    """Measures training on the devices of this process, and its peak memory."""
+    trainer = settings(problem).trainer()
     call = programs.training(trainer, programs.beginner(trainer))
     rate = trainer.config.batch / timed(call, seconds=6).median
-    work = jax.tree.leaves(trainer.init(jax.random.key(0)).params.network)
+    work = jax.tree.leaves(trainer.learner.init(jax.random.key(0)).params.network)
     return {
         "steps_per_second": rate,
         "devices": jax.device_count(),
@@ -64,7 +65,8 @@ def train_alone(problem: str) -> dict[str, Any]:
 
 
 def decide(problem: str) -> dict[str, Any]:
-    _, call = programs.decision(experiments.settings(problem).trainer())
+    """Measures the latency of one decision, in microseconds."""
+    _, call = programs.decision(settings(problem).trainer())
     taken = []
     call()
     for _ in range(5000):
@@ -75,29 +77,29 @@ def decide(problem: str) -> dict[str, Any]:
 
 
 def start(problem: str) -> dict[str, Any]:
-    """Seconds from the start of this process to the end of the first iteration, as `seerax train` goes about it."""
-    import seerax.commands  # noqa: F401
-
-    trainer = experiments.settings(problem).trainer()
-    going = trainer.train(runs.training_keys(0, 1))
+    """Measures the seconds from the start of this process to the end of its first iteration."""
+    trainer = settings(problem).trainer()
+    going = trainer.train(seed=0)
     next(going)
     jax.block_until_ready(next(going).train_state.params)
     return {"seconds": time.time() - process_started()}
 
 
 def grow_hypotheses(count: str) -> dict[str, Any]:
+    """Measures a step of one world with so many hypotheses."""
     program, call = programs.simulation(programs.open_room(int(count)), 256)
     return {"seconds": timed(call).median / (256 * programs.LENGTH), "memory": memory_of(program)}
 
 
 def grow_worlds(count: str) -> dict[str, Any]:
+    """Measures a step of so many worlds."""
     program, call = programs.simulation(problems.make("maze4"), int(count))
     return {"seconds": timed(call).median / programs.LENGTH, "memory": memory_of(program)}
 
 
 def grow_seeds(count: str) -> dict[str, Any]:
-    """One iteration of all seeds, with 256 worlds so that sixteen fit."""
-    ours = experiments.settings("maze4")
+    """Measures one iteration of all seeds, with 256 worlds so that sixteen seeds fit."""
+    ours = settings("maze4")
     trainer = replace(ours, ppo=replace(ours.ppo, worlds=256)).trainer()
     train_state = programs.beginner(trainer, int(count))
     program = trainer.iterate_many.lower(train_state).compile()
@@ -118,17 +120,18 @@ CHILDREN: dict[str, Callable[[str], dict[str, Any]]] = {
 
 
 def memory_of(program: Any) -> int:
-    """Bytes that a compiled program holds at most: what goes in, comes out and lies between."""
+    """Returns the most bytes that a compiled program holds: arguments, outputs and temporaries."""
     needs = program.memory_analysis()
     return int(needs.argument_size_in_bytes + needs.output_size_in_bytes + needs.temp_size_in_bytes)
 
 
 def peak_memory() -> int:
+    """Returns the peak memory of this process in bytes."""
     return 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 
 def process_started() -> float:
-    """By the clock of `time.time`."""
+    """Returns when this process started, on the clock of `time.time`."""
     ticks = int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19])
     return time.time() - (
         time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
@@ -136,12 +139,11 @@ def process_started() -> float:
 
 
 def main(name: str, argument: str, count: str) -> None:
-    """A simulation with one device is kept to one core; training may always use what threads there are."""
+    """Runs one measurement on so many devices and prints its result as JSON.
+
+    A simulation with one device is pinned to one core; training may always use all threads.
+    """
     if name == "simulate" and count == "1":
         devices.pin(0, accelerated=False)
     devices.prepare(int(count))
     print(json.dumps(CHILDREN[name](argument)))
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])

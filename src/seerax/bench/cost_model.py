@@ -1,9 +1,11 @@
-"""What an iteration should cost on many devices, on paper: arithmetic that is shared, messages that are not.
+"""A model of an iteration's cost on n devices: arithmetic is shared among them, messages are not.
 
-time(n) = overhead + arithmetic / n + messages * (hops(n) * latency + 2 (n - 1) / n * bytes / bandwidth)
+time(n) = overhead + arithmetic / n
+          + messages * (hops(n) * latency + 2 (n - 1) / n * bytes / bandwidth)
 
-The last term is the all-reduce of one vector: a ring passes its n pieces round twice, 2 (n - 1) hops one after another;
-a tree of halving and doubling moves the same bytes in 2 log2(n) hops (Thakur, Rabenseifner and Gropp, 2005).
+The last term is the all-reduce of one vector: a ring passes its n pieces round twice, in 2 (n - 1)
+hops one after another; a tree of halving and doubling moves the same bytes in 2 log2(n) hops
+(Thakur, Rabenseifner and Gropp, 2005).
 """
 
 from __future__ import annotations
@@ -18,34 +20,35 @@ from seerax.ppo.config import Config
 
 @dataclass(frozen=True)
 class Work:
-    """One iteration of training."""
+    """The work of one iteration of training."""
 
     steps: int  # environment steps, of all devices together
     messages: int  # all-reduces, one after another
-    bytes: int  # in each of them
+    bytes: int  # of each message
 
     @classmethod
     def of(cls, config: Config, parameters: int) -> Work:
-        """A message per minibatch with the gradient in 32 bits, and one with the statistics."""
+        """Returns the work with a float32 gradient per minibatch and a message with statistics."""
         return cls(config.batch, config.epochs * config.minibatches + 1, 4 * parameters)
 
 
 @dataclass(frozen=True)
 class Machine:
-    """One device, and what lies between two of them."""
+    """The speed of one device and of the links between devices."""
 
-    seconds_per_step: float  # of play and improvement together, on one device
+    seconds_per_step: float  # of playing and improving together, on one device
     latency: float  # seconds per hop of a message
     bandwidth: float  # bytes per second of one link
-    overhead: float = 0.0  # seconds of an iteration that no number of devices makes shorter
+    overhead: float = 0.0  # seconds of an iteration that more devices do not shorten
     network: Literal["ring", "tree"] = "ring"
 
     def hops(self, devices: int) -> int:
+        """Returns the hops of one all-reduce."""
         return 2 * (devices - 1) if self.network == "ring" else 2 * math.ceil(math.log2(devices))
 
 
 class Cost(NamedTuple):
-    """Seconds of one iteration."""
+    """The seconds of one iteration, by what takes them."""
 
     overhead: float
     arithmetic: float
@@ -54,10 +57,12 @@ class Cost(NamedTuple):
 
     @property
     def total(self) -> float:
+        """Returns the seconds of the whole iteration."""
         return sum(self)
 
 
 def iteration(work: Work, machine: Machine, devices: int) -> Cost:
+    """Returns the cost of one iteration on so many devices."""
     return Cost(
         machine.overhead,
         work.steps * machine.seconds_per_step / devices,
@@ -67,20 +72,21 @@ def iteration(work: Work, machine: Machine, devices: int) -> Cost:
 
 
 def speed_up(work: Work, machine: Machine, devices: int) -> float:
-    """The same batch on so many devices, against one."""
+    """Returns the speed-up of so many devices over one, for the same batch."""
     return iteration(work, machine, 1).total / iteration(work, machine, devices).total
 
 
 def grown_speed_up(work: Work, machine: Machine, devices: int) -> float:
-    """Steps per second with a batch that grows with the devices, against one device with its own."""
+    """Returns the speed-up of so many devices over one, for a batch that grows with them."""
     grown = replace(work, steps=work.steps * devices)
     return devices * iteration(work, machine, 1).total / iteration(grown, machine, devices).total
 
 
 def calibrated(work: Work, one: float, two: float, bandwidth: float = math.inf) -> Machine:
-    """The machine on which an iteration took `one` second on one device and `two` on two.
+    """Returns the machine on which an iteration took `one` seconds on one device and `two` on two.
 
-    Two measurements cannot tell latency from bandwidth: the bandwidth is given, and what remains is latency.
+    Two measurements cannot tell latency from bandwidth: the bandwidth is given, and what remains is
+    latency.
     """
     arithmetic = Machine(one / work.steps, 0.0, bandwidth)
     missing = two - iteration(work, arithmetic, 2).total
@@ -88,15 +94,17 @@ def calibrated(work: Work, one: float, two: float, bandwidth: float = math.inf) 
 
 
 def table(work: Work, machine: Machine, counts: Iterable[int] = (1, 8, 64, 1000)) -> str:
-    """Markdown for docs/scaling.md."""
+    """Returns the Markdown table of docs/scaling.md."""
     lines = [
-        "| devices | same batch: ms an iteration | speed-up | of it messages | batch x devices: speed-up |"
+        "| devices | same batch: ms an iteration | speed-up | of it messages "
+        "| batch x devices: speed-up |"
     ]
     lines.append("|---|---|---|---|---|")
     for count in counts:
         cost = iteration(work, machine, count)
         share = (cost.latency + cost.transfer) / cost.total
-        same, grown = speed_up(work, machine, count), grown_speed_up(work, machine, count)
+        same = speed_up(work, machine, count)
+        grown = grown_speed_up(work, machine, count)
         lines.append(
             f"| {count} | {1e3 * cost.total:.3g} | {same:.3g} | {100 * share:.0f} % | {grown:.3g} |"
         )

@@ -1,6 +1,7 @@
-"""How fast other libraries train, each in an environment of its own. Only in a checkout: see benchmarks/peers.
+"""How fast other libraries train, each in a virtual environment of its own.
 
-The scripts there print one line of JSON each. Environments are made once, under .peers, and kept.
+It works only in a checkout, where the scripts of benchmarks/peers print one line of JSON each. The
+environments are created once, under .peers, and kept.
 """
 
 from __future__ import annotations
@@ -14,10 +15,12 @@ from typing import Any, NamedTuple
 
 ROOT = Path(__file__).parents[3]
 SCRIPTS = ROOT / "benchmarks" / "peers"
-PATIENCE = 900.0, 240.0  # seconds for making an environment, and for one measurement
+PATIENCE = 900.0, 240.0  # seconds for creating an environment, and for one measurement
 
 
 class Peer(NamedTuple):
+    """A measurement of another library."""
+
     home: str  # the environment it runs in
     command: tuple[str, ...]  # a script and its arguments
 
@@ -35,13 +38,17 @@ PEERS = {
 
 
 class Skipped(Exception):  # noqa: N818
-    """Why a peer cannot be measured here, in words."""
+    """The reason why a peer cannot be measured here, in words."""
 
 
 def measure(
     progress: Callable[[str], None] = lambda words: None, folder: Path = ROOT / ".peers"
 ) -> dict[str, Any]:
-    """For every peer `steps_per_second`, `best`, `settings` and `versions`; or `skipped`, with the reason."""
+    """Measures all peers.
+
+    Returns for each `steps_per_second`, `best`, `settings` and `versions`, or `skipped` with the
+    reason.
+    """
     results: dict[str, Any] = {}
     homes: dict[str, Path | Skipped] = {}
     for name, peer in PEERS.items():
@@ -54,6 +61,7 @@ def measure(
 
 
 def measured(home: Path | Skipped, peer: Peer) -> dict[str, Any]:
+    """Returns the result of one peer, or why it was skipped."""
     try:
         if isinstance(home, Skipped):
             raise home
@@ -65,8 +73,9 @@ def measured(home: Path | Skipped, peer: Peer) -> dict[str, Any]:
 
 
 def settled(name: str, folder: Path) -> Path | Skipped:
-    """The environment, made if it is missing, half made, or made for something else."""
-    home, wanted = folder / name, "\n".join(HOMES[name])
+    """Returns the environment, created if it is missing, incomplete, or out of date."""
+    home = folder / name
+    wanted = "\n".join(HOMES[name])
     mark = home / "made.txt"
     if mark.exists() and mark.read_text() == wanted:
         return home
@@ -90,11 +99,12 @@ def settled(name: str, folder: Path) -> Path | Skipped:
 
 
 def python(home: Path) -> Path:
+    """Returns the interpreter of an environment."""
     return home / "bin" / "python"
 
 
 def run(command: Sequence[str | Path], seconds: float, complaint: str) -> str:
-    """What the command prints; if it fails, the complaint and the last thing it said."""
+    """Returns what a command prints; if it fails, raises the complaint and its last line."""
     try:
         done = subprocess.run(
             [str(word) for word in command], capture_output=True, text=True, timeout=seconds
@@ -104,8 +114,6 @@ def run(command: Sequence[str | Path], seconds: float, complaint: str) -> str:
     except OSError as error:
         raise Skipped(f"{complaint}: {error}") from error
     if done.returncode:
-        last = (
-            done.stderr.strip() or done.stdout.strip() or f"exit code {done.returncode}"
-        ).splitlines()[-1]
-        raise Skipped(f"{complaint}: {last}")
+        said = done.stderr.strip() or done.stdout.strip() or f"exit code {done.returncode}"
+        raise Skipped(f"{complaint}: {said.splitlines()[-1]}")
     return done.stdout

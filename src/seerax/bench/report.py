@@ -1,18 +1,21 @@
-"""The bench in words and one picture: ratios first, then what they are made of."""
+"""The report of the bench, in words and one picture: ratios first, then what they consist of."""
 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from seerax import experiments, figures
+from seerax import figures
 from seerax.bench import cost_model
 from seerax.problems import PAPER
+from seerax.settings import settings
 from seerax.system import files, markdown
 
-# Steps per CPU second of the authors' code: environment, filter and ensemble together, the best of several runs.
+# Steps per CPU second of the authors' code: environment, filter and ensemble, the best of several
+# runs.
 ORIGINAL = {
     "crowdnav": 1450,
     "cartpole": 128,
@@ -22,14 +25,20 @@ ORIGINAL = {
     "door4": 403,
 }
 REJAX, SB3 = "rejax on Pendulum", "Stable-Baselines3 on Maze4"
-QUICK = ("maze4", "maze10", "door4", "cartpole")  # the problems whose experts answer by look-up
-BETWEEN_CORES = 10e9  # bytes per second, assumed: too fast to matter beside the latency
+QUICK = (
+    "maze4",
+    "maze10",
+    "door4",
+    "cartpole",
+)  # the problems whose experts only look up their plan
+BETWEEN_CORES = 10e9  # bytes per second; assumed, and too fast to matter beside the latency
 Row = tuple[str, float | None, str, bool | None]  # what, measured, wanted, reached
 
 
 def goals(results: dict[str, Any]) -> Iterator[Row]:
-    """What was measured beside what was wanted. None where a section or a peer is missing."""
-    training, found = results.get("training", {}), results.get("simulation", {})
+    """Yields what was measured beside what was wanted, for the sections and peers there are."""
+    training = results.get("training", {})
+    found = results.get("simulation", {})
     rejax, sb3 = (
         results.get("peers", {}).get(name, {}).get("steps_per_second") for name in (REJAX, SB3)
     )
@@ -67,6 +76,7 @@ def goals(results: dict[str, Any]) -> Iterator[Row]:
 
 
 def absolute(results: dict[str, Any]) -> Iterator[Row]:
+    """Yields the goals that are not ratios to other people's code."""
     if here := results.get("devices"):
         yield at_least(
             "two devices / one",
@@ -94,22 +104,26 @@ def absolute(results: dict[str, Any]) -> Iterator[Row]:
 
 
 def at_least(what: str, measured: float, wanted: float) -> Row:
+    """Returns the row of a goal that is reached from below."""
     return what, measured, f">= {wanted:g}", measured >= wanted
 
 
 def at_most(what: str, measured: float, wanted: float) -> Row:
+    """Returns the row of a goal that is reached from above."""
     return what, measured, f"<= {wanted:g}", measured <= wanted
 
 
-# ---- the page ----------------------------------------------------------------------------------------------------
+# ---- the page ------------------------------------------------------------------------------------
 
 
 def page(results: dict[str, Any]) -> str:
+    """Returns docs/performance.md."""
     here = results["machine"]
     parts = [
         "# How fast it is",
-        f"Written by `seerax bench` (`make bench`): one run on {here['cores']} cores ({here['processor']}), every\n"
-        "measurement in a process of its own, one after another; raw numbers in `results/bench.json`.\n"
+        f"Written by `seerax bench` (`make bench`): one run on {here['cores']} cores "
+        f"({here['processor']}), every measurement in a process of its own, one after another.\n"
+        "The raw numbers are in `results/bench.json`.\n"
         "Rates are environment steps per second, medians.",
         "![Rates and growth](performance.png)",
         "## Ratios",
@@ -122,52 +136,60 @@ def page(results: dict[str, Any]) -> str:
 
 
 def ratio_row(row: Row) -> tuple[str, ...]:
+    """Returns a goal as cells of a table."""
     what, measured, wanted, reached = row
     return what, f"{measured:.3g}", wanted, "" if reached else "**missed**"
 
 
+ABOUT_RATES = """*Simulation* is problem, filter and advice.
+*Training* is whole iterations of BRPO with our settings for the problem.
+Held-out evaluations, checkpoints and logs come on top of it.
+*Network only* is the same acting, judging and improving on recorded data, without a world.
+The authors' code: steps per CPU second of environment, filter and ensemble, the best of several
+runs."""
+ABOUT_PEERS = """Each in an environment of its own (`benchmarks/peers`), same cores, same run.
+Pendulum has no belief and no experts: a step of it is cheaper than any of ours."""
+ABOUT_DECISIONS = """Filter, experts and residual for one robot (`Pilot.observe` and `act`), in
+microseconds."""
+ABOUT_GROWTH = """Hypotheses: a step of one world in an open room with so many goals and experts
+(256 worlds).
+Worlds: one step of all of them, Maze4.
+Seeds: an iteration of all of them, Maze4 with 256 worlds each.
+Memory: what the compiled program holds at most.
+The exponent is of the power law through all points.
+In brackets stands that of the last two points, where what is paid once no longer shows."""
+
+
 def sections(results: dict[str, Any]) -> Iterator[str]:
+    """Yields the page's paragraphs about each section that was measured."""
     if "training" in results and "simulation" in results:
-        yield "## Rates"
-        yield (
-            "*Simulation* is problem, filter and advice. *Training* is whole iterations of BRPO with our settings for\n"
-            "the problem; held-out evaluations, checkpoints and logs come on top. *Network only* is the same acting,\n"
-            "judging and improving on recorded data, without a world.\n"
-            "The authors' code: steps per CPU second of environment, filter and ensemble, the best of several runs."
-        )
-        yield rates(results)
+        yield from ("## Rates", unwrapped(ABOUT_RATES), rates(results))
     if "peers" in results:
-        yield "## Others"
-        yield (
-            "Each in an environment of its own (`benchmarks/peers`), same cores, same run. Pendulum has no\n"
-            "belief and no experts: a step of it is cheaper than any of ours. " + minibatches()
-        )
-        yield markdown.table(
-            ("who", "steps/s", "settings"), [peer_row(*item) for item in results["peers"].items()]
-        )
+        rows = [peer_row(*item) for item in results["peers"].items()]
+        yield from ("## Others", f"{unwrapped(ABOUT_PEERS)}\n{minibatches()}")
+        yield markdown.table(("who", "steps/s", "settings"), rows)
     if "decisions" in results:
-        yield "## One decision"
-        yield "Filter, experts and residual for one robot (`Pilot.observe` and `act`), microseconds."
         rows = [
             (name, f"{taken['p50']:.0f}", f"{taken['p99']:.0f}")
             for name, taken in results["decisions"].items()
         ]
+        yield from ("## One decision", unwrapped(ABOUT_DECISIONS))
         yield markdown.table(("problem", "median", "99 %"), rows)
     if "growth" in results:
-        yield "## Growth"
-        yield (
-            "Hypotheses: a step of one world in an open room with so many goals and experts (256 worlds).\n"
-            "Worlds: one step of all of them, Maze4. Seeds: an iteration of all of them, Maze4 with 256 worlds each.\n"
-            "Memory: what the compiled program holds at most. The exponent is of the power law through all points; in\n"
-            "brackets that of the last two, where what is paid once no longer shows."
-        )
-        yield growth(results["growth"])
+        yield from ("## Growth", unwrapped(ABOUT_GROWTH), growth(results["growth"]))
+
+
+def unwrapped(text: str) -> str:
+    """Returns a text with one sentence per line."""
+    return re.sub(r"(?<![.:])\n", " ", text)
 
 
 def rates(results: dict[str, Any]) -> str:
+    """Returns the table of steps per second of every problem."""
     rows = []
     for name in PAPER:
-        found, learned = results["simulation"][name], results["training"][name]
+        found = results["simulation"][name]
+        learned = results["training"][name]
         numbers = (
             found["one_core"],
             found["all_cores"],
@@ -188,18 +210,17 @@ def rates(results: dict[str, Any]) -> str:
 
 
 def peer_row(name: str, result: dict[str, Any]) -> tuple[str, str, str]:
+    """Returns a peer's result as cells of a table."""
     if "skipped" in result:
         return name, "-", f"skipped: {result['skipped']}"
     settings = result["settings"]
-    words = (
-        ", ".join(f"{key} {value}" for key, value in settings.items())
-        if isinstance(settings, dict)
-        else settings
-    )
-    return name, thousands(result["steps_per_second"]), str(words)
+    if isinstance(settings, dict):
+        settings = ", ".join(f"{key} {value}" for key, value in settings.items())
+    return name, thousands(result["steps_per_second"]), str(settings)
 
 
 def growth(axes: dict[str, Any]) -> str:
+    """Returns the table of time and memory for growing numbers of each axis."""
     rows = []
     for axis, grown in axes.items():
         exponent = f"{grown['exponent']:.2f} ({last_exponent(grown):.2f})"
@@ -213,42 +234,44 @@ def growth(axes: dict[str, Any]) -> str:
 
 
 def last_exponent(grown: dict[str, Any]) -> float:
+    """Returns the exponent of the power law through the last two points."""
     (size, larger), (seconds, longer) = grown["sizes"][-2:], grown["seconds"][-2:]
     return math.log(longer / seconds) / math.log(larger / size)
 
 
 def minibatches() -> str:
-    """Ours are not rejax's, and larger ones mean fewer updates."""
-    sizes = {
-        name: (ppo := experiments.settings(name).ppo).batch // ppo.minibatches for name in PAPER
-    }
+    """Returns a sentence on the sizes of minibatches: larger ones mean fewer updates."""
+    sizes = {name: (ppo := settings(name).ppo).batch // ppo.minibatches for name in PAPER}
     told = ", ".join(f"{name} {size}" for name, size in sizes.items())
-    return f"Steps in a minibatch: rejax\n4096; ours {told}."
+    return f"Steps in a minibatch: rejax 4096; ours {told}."
 
 
 def thousands(rate: float) -> str:
+    """Returns a rate as 640 or 65k."""
     return f"{rate / 1e3:,.0f}k" if rate >= 1e4 else f"{rate:,.0f}"
 
 
 def scaling_table(here: dict[str, Any]) -> str:
-    """The cost model with what one and two devices took."""
-    config = experiments.settings("maze4").ppo
+    """Returns the cost model's table, calibrated with what one and two devices took."""
+    config = settings("maze4").ppo
     work = cost_model.Work.of(config, here["one"]["parameters"])
     one, two = (config.batch / here[name]["steps_per_second"] for name in ("one", "all"))
     machine = cost_model.calibrated(work, one, two, BETWEEN_CORES)
     said = (
-        f"Calibrated by `seerax bench` on Maze4: an iteration of {work.steps} steps took {1e3 * one:.0f} ms on one\n"
-        f"device (a host core) and {1e3 * two:.0f} ms on two; what is missing to half is put down to latency,\n"
+        f"Calibrated by `seerax bench` on Maze4: "
+        f"an iteration of {work.steps} steps took {1e3 * one:.0f} ms on one device (a host core) "
+        f"and {1e3 * two:.0f} ms on two.\n"
+        "What is missing to half is put down to latency, "
         f"{1e6 * machine.latency:.0f} microseconds a hop."
     )
     return f"{said}\n\n{cost_model.table(work, machine)}"
 
 
-# ---- writing -----------------------------------------------------------------------------------------------------
+# ---- writing -------------------------------------------------------------------------------------
 
 
 def write(results: dict[str, Any], docs: Path) -> list[Path]:
-    """performance.md and its picture, and the table in cost_model.md where that page is there."""
+    """Writes performance.md and its picture, and the table in scaling.md if that page exists."""
     written = [docs / "performance.md", docs / "performance.png"]
     files.write_bytes(written[0], page(results).encode())
     picture(results, written[1])
@@ -259,53 +282,57 @@ def write(results: dict[str, Any], docs: Path) -> list[Path]:
 
 
 def picture(results: dict[str, Any], path: Path) -> None:
+    """Draws the rates as bars and the growth as lines."""
     from matplotlib.figure import Figure
-
-    from seerax.drawing import PALETTE
 
     sheet = Figure(figsize=(11, 4.2), layout="constrained")
     left, right = sheet.subplots(1, 2, width_ratios=(1.5, 1))
-    bars = {
-        "simulation": ("simulation", "all_cores", "belief"),
-        "training": ("training", "training", "action"),
-    }
-    bars["network only"] = ("training", "limit", "faint")
-    for offset, (label, (section, field, colour)) in enumerate(bars.items()):
+    draw_rates(left, results)
+    draw_growth(right, results.get("growth", {}))
+    for ax in (left, right):
+        ax.spines[["top", "right"]].set_visible(False)
+    figures.save(sheet, path, dpi=130)
+
+
+BARS = {  # label: (section, field, colour)
+    "simulation": ("simulation", "all_cores", "belief"),
+    "training": ("training", "training", "action"),
+    "network only": ("training", "limit", "faint"),
+}
+
+
+def draw_rates(ax: Any, results: dict[str, Any]) -> None:
+    """Draws steps per second of every problem as bars, and rejax's as a level."""
+    from seerax.drawing import PALETTE
+
+    for offset, (label, (section, field, colour)) in enumerate(BARS.items()):
         if section in results:
             heights = [results[section][name][field] for name in PAPER]
             places = [i + 0.27 * (offset - 1) for i in range(len(PAPER))]
-            left.bar(places, heights, 0.25, label=label, color=PALETTE[colour])
+            ax.bar(places, heights, 0.25, label=label, color=PALETTE[colour])
     rejax = results.get("peers", {}).get(REJAX, {}).get("steps_per_second")
     if rejax:
-        left.axhline(
-            rejax,
-            color=PALETTE["ink"],
-            linestyle="--",
-            linewidth=1,
-            label="rejax, Pendulum (training)",
-        )
-    left.set(
+        look = {"color": PALETTE["ink"], "linestyle": "--", "linewidth": 1}
+        ax.axhline(rejax, label="rejax, Pendulum (training)", **look)
+    ax.set(
         yscale="log",
         ylabel="steps per second, all cores",
         xticks=range(len(PAPER)),
         xticklabels=PAPER,
     )
-    left.legend(frameon=False, ncols=2, loc="upper right")
-    left.set_ylim(top=left.get_ylim()[1] * 4)
-    for axis, colour in zip(results.get("growth", {}), ("belief", "agent", "action"), strict=False):
-        grown = results["growth"][axis]
+    ax.legend(frameon=False, ncols=2, loc="upper right")
+    ax.set_ylim(top=ax.get_ylim()[1] * 4)
+
+
+def draw_growth(ax: Any, axes: dict[str, Any]) -> None:
+    """Draws how the time of a step or an iteration grows with hypotheses, worlds and seeds."""
+    from seerax.drawing import PALETTE
+
+    for (name, grown), colour in zip(axes.items(), ("belief", "agent", "action"), strict=False):
         relative = [second / grown["seconds"][0] for second in grown["seconds"]]
         sizes = [size / grown["sizes"][0] for size in grown["sizes"]]
-        right.loglog(
-            sizes,
-            relative,
-            "o-",
-            color=PALETTE[colour],
-            label=f"{axis} (exponent {grown['exponent']:.2f})",
-        )
-    right.plot([1, 1000], [1, 1000], ":", color=PALETTE["faint"], label="proportional")
-    right.set(xlabel="how many times as many", ylabel="how many times as long")
-    right.legend(frameon=False)
-    for ax in (left, right):
-        ax.spines[["top", "right"]].set_visible(False)
-    figures.save(sheet, path, dpi=130)
+        label = f"{name} (exponent {grown['exponent']:.2f})"
+        ax.loglog(sizes, relative, "o-", color=PALETTE[colour], label=label)
+    ax.plot([1, 1000], [1, 1000], ":", color=PALETTE["faint"], label="proportional")
+    ax.set(xlabel="how many times as many", ylabel="how many times as long")
+    ax.legend(frameon=False)

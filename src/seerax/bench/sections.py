@@ -1,6 +1,6 @@
-"""The measurements, each a process of its own, one after another.
+"""The measurements, each in a process of its own, one after another.
 
-So each has its own devices, its own compiled programs and its own peak of memory, and none warms up another.
+So each has its own devices, compiled programs and peak memory, and none warms up another.
 """
 
 from __future__ import annotations
@@ -31,15 +31,12 @@ PATIENCE = 600.0  # seconds for one child
 def child(
     name: str, argument: str, count: int | None = None, cache: Path | None = None
 ) -> dict[str, Any]:
-    """Run one measurement with so many devices."""
-    command = [
-        sys.executable,
-        "-m",
-        "seerax.bench.children",
-        name,
-        argument,
-        str(count or len(devices.cores())),
-    ]
+    """Runs one measurement in a child process with so many devices."""
+    program = "from seerax.bench import children; import sys; children.main(*sys.argv[1:])"
+    if name == "start":
+        program = f"import seerax.cli.commands; {program}"  # as `seerax train` does
+    cores = str(count or len(devices.cores()))
+    command = [sys.executable, "-c", program, name, argument, cores]
     environment = os.environ | ({"SEERAX_CACHE": str(cache)} if cache else {})
     done = subprocess.run(
         command, capture_output=True, text=True, timeout=PATIENCE, env=environment
@@ -56,6 +53,7 @@ Told = Callable[[str], None]
 def each(
     name: str, tell: Told, arguments: tuple[Any, ...], count: int | None = None
 ) -> dict[str, Any]:
+    """Runs one measurement for each argument, and announces each."""
     results = {}
     for argument in arguments:
         tell(f"{name.replace('_', ' ')} {argument}")
@@ -64,7 +62,7 @@ def each(
 
 
 def measure_simulation(tell: Told) -> dict[str, Any]:
-    """Per problem on one core and on all."""
+    """Measures the simulation of every problem on one core and on all."""
     alone, together = (each("simulate", tell, PAPER, count) for count in (1, None))
     rate = "steps_per_second"
     return {
@@ -73,11 +71,12 @@ def measure_simulation(tell: Told) -> dict[str, Any]:
 
 
 def measure_training(tell: Told) -> dict[str, Any]:
+    """Measures the training of every problem, and its limit."""
     return each("train", tell, PAPER)
 
 
 def measure_devices(tell: Told) -> dict[str, Any]:
-    """Maze4 on one device and on all, and Maze10's memory."""
+    """Measures Maze4 on one device and on all, and Maze10's memory."""
     return {
         "one": each("train_alone", tell, ("maze4",), 1)["maze4"],
         "all": each("train_alone", tell, ("maze4",))["maze4"],
@@ -86,15 +85,18 @@ def measure_devices(tell: Told) -> dict[str, Any]:
 
 
 def measure_decisions(tell: Told) -> dict[str, Any]:
+    """Measures one decision in every problem."""
     return each("decide", tell, PAPER)
 
 
 def measure_growth(tell: Told) -> dict[str, Any]:
+    """Measures time and memory for growing numbers of hypotheses, worlds and seeds."""
     axes = {"hypotheses": HYPOTHESES, "worlds": MANY_WORLDS, "seeds": SEEDS}
     return {name: with_exponent(each(f"grow_{name}", tell, sizes)) for name, sizes in axes.items()}
 
 
 def with_exponent(points: dict[str, Any]) -> dict[str, Any]:
+    """Returns the points as lists, with the exponent of their power law."""
     sizes = [int(size) for size in points]
     return {
         "sizes": sizes,
@@ -105,7 +107,7 @@ def with_exponent(points: dict[str, Any]) -> dict[str, Any]:
 
 
 def measure_start(tell: Told) -> dict[str, Any]:
-    """The first iteration with an empty cache of compiled programs, and again with a full one."""
+    """Measures the first iteration with an empty cache of compiled programs, then a full one."""
     results: dict[str, Any] = {}
     for problem in STARTED:
         with tempfile.TemporaryDirectory() as folder:
@@ -118,7 +120,9 @@ def measure_start(tell: Told) -> dict[str, Any]:
 
 
 class Section(NamedTuple):
-    steps: int  # how often it tells what comes next
+    """A part of the bench that can be run alone."""
+
+    steps: int  # number of its announcements
     measure: Callable[[Told], dict[str, Any]]
 
 
@@ -134,6 +138,7 @@ SECTIONS = {
 
 
 def chosen(names: tuple[str, ...]) -> dict[str, Section]:
+    """Returns the named sections, or all if none is named."""
     for name in names:
         if name not in SECTIONS:
             raise unknown("section", name, SECTIONS)
@@ -141,6 +146,7 @@ def chosen(names: tuple[str, ...]) -> dict[str, Section]:
 
 
 def machine() -> dict[str, Any]:
+    """Describes this host."""
     return {
         "cores": len(devices.cores()),
         "processor": processor(),
@@ -149,6 +155,7 @@ def machine() -> dict[str, Any]:
 
 
 def processor() -> str:
+    """Returns the name of the processor."""
     lines = Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else []
     names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
     return names[0] if names else platform.processor()

@@ -1,4 +1,4 @@
-"""Clocks."""
+"""Clocks, and the exponent of a power law."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 
 
 class Timing(NamedTuple):
-    """Seconds of one call."""
+    """The seconds of one call."""
 
     median: float
     best: float
@@ -19,7 +19,7 @@ class Timing(NamedTuple):
 
 
 def timed(work: Callable[[], Any], seconds: float = 3.0, least: int = 5) -> Timing:
-    """Call it until the time is up, after one call that does not count."""
+    """Times calls until the time is up, after one call that does not count."""
     jax.block_until_ready(work())
     taken: list[float] = []
     started = time.perf_counter()
@@ -33,7 +33,7 @@ def timed(work: Callable[[], Any], seconds: float = 3.0, least: int = 5) -> Timi
 def alternated(
     works: dict[str, Callable[[], Any]], seconds: float = 8.0, least: int = 5
 ) -> dict[str, Timing]:
-    """Several in turns, so that whatever slows the machine slows all of them."""
+    """Times several in turns, so that what slows the machine slows all of them."""
     taken: dict[str, list[float]] = {name: [] for name in works}
     for work in works.values():
         jax.block_until_ready(work())
@@ -49,5 +49,5 @@ def alternated(
 
 
 def exponent(sizes: list[int], seconds: list[float]) -> float:
-    """Of the power law through these points, by least squares on logarithms."""
+    """Returns the exponent of the power law through the points, by least squares on logarithms."""
     return float(np.polyfit(np.log(sizes), np.log(seconds), 1)[0])

@@ -1,1 +1,1 @@
-"""Devices and processes: where arrays live and how work is shared."""
+"""Internal: devices and processes, where arrays live and how work is shared."""

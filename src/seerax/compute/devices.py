@@ -1,4 +1,4 @@
-"""The devices there are: both cores of a small machine, every GPU of a large one, or those of many hosts."""
+"""The devices of this process and its peers: host cores or accelerators, on one host or many."""
 
 from __future__ import annotations
 
@@ -17,25 +17,37 @@ from jax.sharding import AxisType, Mesh
 
 from seerax.errors import UserError
 
-WORLDS = "worlds"  # the one data-parallel axis
-SLICE = 256  # rows of a minibatch whose activations stay in a core's cache
+WORLDS = "worlds"  # name of the one data-parallel axis
+SLICE = 256  # rows of a minibatch whose activations fit in a core's cache
 
 
 def cores() -> list[int]:
-    """The host cores that this process may use."""
+    """Returns the host cores that this process may use."""
     return sorted(os.sched_getaffinity(0))
 
 
-def prepare(devices: int | None = None, cache: bool = True, alone: bool = True) -> None:
-    """Make every host core a device (or this many of them, or of the accelerators) and remember compiled programs.
+_prepared = False
 
-    Call it first: once JAX has computed something the number of devices is fixed, and stays as it is. A process that is
-    not alone takes one core, and leaves the others to its peers.
+
+def prepare_by_default() -> None:
+    """Prepares this host unless `prepare` was called before."""
+    if not _prepared:
+        prepare()
+
+
+def prepare(devices: int | None = None, cache: bool = True, alone: bool = True) -> None:
+    """Makes every host core a JAX device, and caches compiled programs.
+
+    With `devices`, it uses this many host cores or accelerators. Using seerax calls it by itself;
+    call it first to choose the number of devices, which is fixed once JAX has computed something. A
+    process that is not `alone` takes one core and leaves the others to its peers.
     """
+    global _prepared
     if devices is not None and devices < 1:
-        raise UserError(f"--devices must be at least 1, not {devices}.")
-    # A program runs in the thread that calls it: another one would cost a single decision 30 microseconds to wake up,
-    # and training waits for its results anyway.
+        raise UserError(f"The number of devices must be at least 1, not {devices}.", "devices")
+    _prepared = True
+    # Programs run in the calling thread: waking another one would cost a single decision 30
+    # microseconds, and training waits for its results anyway.
     jax.config.update("jax_cpu_enable_async_dispatch", False)
     with contextlib.suppress(RuntimeError):
         jax.config.update("jax_num_cpu_devices", devices or (len(cores()) if alone else 1))
@@ -49,13 +61,16 @@ def prepare(devices: int | None = None, cache: bool = True, alone: bool = True) 
 
 
 def see_accelerators(which: range | list[int]) -> None:
-    """Leave all others to other processes. Without accelerators this changes nothing."""
+    """Restricts this process to these accelerators; without accelerators it changes nothing."""
     for kind in ("cuda", "rocm"):
         jax.config.update(f"jax_{kind}_visible_devices", ",".join(map(str, which)))
 
 
 def accelerators() -> int:
-    """How many there are, counted by another process: whoever looks at them takes their memory."""
+    """Returns the number of accelerators of this host.
+
+    A child process counts them, since JAX takes the memory of the accelerators it counts.
+    """
     if not importlib.metadata.entry_points(group="jax_plugins"):
         return 0
     count = "import jax; print(0 if jax.default_backend() == 'cpu' else jax.local_device_count())"
@@ -67,7 +82,7 @@ def accelerators() -> int:
 
 
 def pin(slot: int, accelerated: bool) -> None:
-    """Leave this process one device, the accelerator or the core with this number, before JAX looks."""
+    """Restricts this process to one accelerator or one core, before JAX starts."""
     if accelerated:
         see_accelerators([slot])
     else:
@@ -75,38 +90,47 @@ def pin(slot: int, accelerated: bool) -> None:
 
 
 def require(asked: int | None) -> None:
-    """That this process has as many devices as were asked for."""
+    """Refuses to go on unless this process has as many devices as were asked for."""
     if asked is None:
         return
     there = jax.local_device_count()
     if jax.default_backend() == "cpu" and asked > len(cores()):
-        raise UserError(f"--devices {asked} is more than there are cores here ({len(cores())}).")
+        raise UserError(
+            f"{asked} devices are more than there are cores on this host ({len(cores())}).",
+            "devices",
+        )
     if asked != there:
         raise UserError(
-            f"--devices {asked} cannot be had: JAX sees {there} here ({jax.devices()[0].device_kind})."
+            f"{asked} devices are not available: "
+            f"JAX has {there} here ({jax.devices()[0].device_kind}).",
+            "devices",
         )
 
 
 def describe() -> dict[str, Any]:
-    """How many there are, in all processes together."""
+    """Returns number and kind of the devices of all processes together."""
     kind = jax.devices()[0].device_kind
     return {"devices": jax.device_count(), "device_kind": kind, "processes": jax.process_count()}
 
 
 def mesh(at_most: int | None = None) -> Mesh:
-    """All devices of all processes along the world axis; a lone process may leave some of its own out."""
+    """Creates the mesh of all devices of all processes along the world axis.
+
+    A single process uses the largest number of its devices that divides `at_most`.
+    """
     if jax.process_count() == 1:
         return local_mesh(at_most)
     count = jax.device_count()
     if at_most and at_most % count:
         raise UserError(
-            f"{count} devices cannot share {at_most} worlds or episodes evenly; change one of these numbers."
+            f"{count} devices cannot share {at_most} worlds or episodes evenly; "
+            "change one of these numbers."
         )
     return _line(jax.devices())
 
 
 def local_mesh(at_most: int | None = None) -> Mesh:
-    """This process's devices alone, or the largest number of them that divides `at_most`."""
+    """Creates the mesh of this process's devices, or of as many as divide `at_most`."""
     devices = jax.local_devices()
     count = len(devices)
     while at_most and at_most % count:
@@ -118,14 +142,26 @@ def _line(devices: list[Any]) -> Mesh:
     return jax.make_mesh((len(devices),), (WORLDS,), axis_types=(AxisType.Auto,), devices=devices)
 
 
+def sharded(body: Callable, mesh: Mesh, in_specs: Any, out_specs: Any) -> Any:
+    """Returns the jitted program in which each device runs `body` on its own shard."""
+    mapped = jax.shard_map(body, mesh=mesh, in_specs=in_specs, out_specs=out_specs, check_vma=False)
+    return jax.jit(mapped)
+
+
 def map_seeds(body: Callable[[Any], Any], many: Any) -> Any:
-    """The same for many: all at once on accelerators; in turns on host cores, which gain nothing from wider arrays."""
+    """Maps `body` over seeds: vmapped on accelerators, one after another on host cores.
+
+    Host cores gain nothing from wider arrays.
+    """
     return jax.lax.map(body, many) if jax.default_backend() == "cpu" else jax.vmap(body)(many)
 
 
 @contextlib.contextmanager
 def in_background(work: Callable[[], Any]) -> Iterator[None]:
-    """Another thread works beside what is done inside; both must end well. The compiler leaves other threads be."""
+    """Runs `work` in another thread during the block, and raises its exception at the end.
+
+    XLA compiles without blocking other threads.
+    """
     with ThreadPoolExecutor(1) as pool:
         working = pool.submit(work)
         yield
@@ -133,15 +169,21 @@ def in_background(work: Callable[[], Any]) -> Iterator[None]:
 
 
 def jit_low_latency(program: Callable) -> Any:
-    """Compiled for one small input, not for many: on host cores its little steps come one after another, for to hand
-    them to threads takes twice as long as to do them."""
+    """Jits a program for one small input.
+
+    On host cores its small operations run one after another: dispatching them to threads would take
+    twice as long.
+    """
     host = jax.default_backend() == "cpu"
     options = {"xla_cpu_scheduler_type": "CPU_SCHEDULER_TYPE_MEMORY_OPTIMIZED"} if host else None
     return jax.jit(program, compiler_options=options)
 
 
 def slices(rows: int) -> int:
-    """Into how many equal slices rows are best cut for arithmetic: many on host cores, one on accelerators."""
+    """Returns into how many equal slices to cut rows for fast arithmetic.
+
+    Host cores want many slices, for their caches, and accelerators one.
+    """
     if jax.default_backend() != "cpu":
         return 1
     return max(n for n in range(1, max(rows // SLICE, 1) + 1) if rows % n == 0)

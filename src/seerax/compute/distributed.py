@@ -1,6 +1,7 @@
-"""Several processes, on one host or on many, that train one learner together through `jax.distributed`.
+"""Several processes, on one host or many, that train one learner through `jax.distributed`.
 
-Each holds its share of the worlds; the first alone writes, prints and evaluates. Alone, a process is its own first.
+Each holds its shard of the worlds. Only the main process writes, prints and evaluates; a single
+process is the main one.
 """
 
 from __future__ import annotations
@@ -26,43 +27,52 @@ from seerax.system import signals
 from seerax.system.signals import Say, Stop, Stopped
 
 HEARTBEAT = 10  # seconds without a sign of life after which a process counts as lost
-FAREWELL = 60  # seconds to wait at the end for the others
-interrupted = threading.Event()  # Ctrl-C came to this very process
+FAREWELL = 60  # seconds to wait for the others at the end
+interrupted = threading.Event()  # this process itself received Ctrl-C
 
 
 class PeerLost(Exception):  # noqa: N818
-    """Another process of the team is gone, so this one cannot go on."""
+    """The error that another process is gone, so that this one cannot go on."""
 
 
 @dataclass(frozen=True)
 class Meeting:
-    """Where the processes find each other. With nothing said, SLURM or Open MPI is asked."""
+    """Where the processes find each other; if nothing is given, SLURM or Open MPI provides it."""
 
     coordinator: str | None = None  # HOST:PORT of process 0
     processes: int | None = None
     process_id: int | None = None
 
     def check(self) -> None:
+        """Refuses a meeting that is incomplete or malformed."""
         told = [value is not None for value in (self.coordinator, self.processes, self.process_id)]
         if any(told) and not all(told):
-            raise UserError("--coordinator, --processes and --process-id belong together.")
+            raise UserError(
+                "Coordinator, number of processes and process id belong together: give all three.",
+                "coordinator",
+                "processes",
+                "process_id",
+            )
         if self.coordinator is None or self.processes is None or self.process_id is None:
             return
         host, _, port = self.coordinator.rpartition(":")
         if not host or not port.isdigit():
-            raise UserError(f"--coordinator should read HOST:PORT, not '{self.coordinator}'.")
+            raise UserError(
+                f"The coordinator should read HOST:PORT, not '{self.coordinator}'.", "coordinator"
+            )
         if not 0 <= self.process_id < self.processes:
             raise UserError(
-                f"--process-id must lie in 0 .. {self.processes - 1}, not {self.process_id}."
+                f"The process id must lie in 0 .. {self.processes - 1}, not {self.process_id}.",
+                "process_id",
             )
 
 
-# ---- meeting and parting -----------------------------------------------------------------------------------------
+# ---- meeting and parting -------------------------------------------------------------------------
 
 
 @contextlib.contextmanager
 def together(meeting: Meeting | None) -> Iterator[None]:
-    """Meet the other processes first of all, and part from them at the end. Without a meeting, alone."""
+    """Joins the other processes for the block and leaves them at its end; None stays alone."""
     if meeting is None:
         yield
         return
@@ -85,7 +95,10 @@ def together(meeting: Meeting | None) -> Iterator[None]:
 
 
 def join(meeting: Meeting) -> None:
-    """Ctrl-C is from now on what SIGTERM is to JAX: all processes agree on the iteration after which to stop."""
+    """Joins the other processes, and from then on treats Ctrl-C like SIGTERM.
+
+    At SIGTERM JAX makes all processes agree on the iteration after which to stop.
+    """
     meeting.check()
     try:
         jax.distributed.initialize(
@@ -96,8 +109,13 @@ def join(meeting: Meeting) -> None:
             shutdown_timeout_seconds=FAREWELL,
         )
     except ValueError as error:
-        how = "name the processes with --coordinator HOST:PORT --processes N --process-id I"
-        raise UserError(f"Neither SLURM nor Open MPI started this process; {how}.") from error
+        raise UserError(
+            "Neither SLURM nor Open MPI started this process: give the coordinator (HOST:PORT), "
+            "the number of processes and the id of this one.",
+            "coordinator",
+            "processes",
+            "process_id",
+        ) from error
     except RuntimeError as error:
         raise UserError(
             f"The processes did not find each other: {str(error).splitlines()[0]}"
@@ -107,43 +125,43 @@ def join(meeting: Meeting) -> None:
 
 
 def interrupt(number: int, frame: FrameType | None) -> None:
-    """JAX hears SIGTERM only, in code of its own; that it was Ctrl-C is remembered for the exit code."""
+    """Passes Ctrl-C on as SIGTERM, which JAX handles, and records it for the exit code."""
     interrupted.set()
     os.kill(os.getpid(), signal.SIGTERM)
 
 
 def leave(handlers: dict[signal.Signals, Any]) -> None:
-    """Afterwards each process computes alone, and signals mean what they used to."""
+    """Leaves the other processes and restores the signal handlers."""
     jax.distributed.shutdown()
     for number, handler in handlers.items():
         signal.signal(number, handler)
 
 
 def abandon(code: int) -> None:
-    """End at once: taking leave would wait for those who are gone."""
+    """Exits at once, since an orderly shutdown would wait for processes that are gone."""
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)
 
 
 def is_peer_loss(error: Exception) -> bool:
-    """Gloo and NCCL tell that a peer is gone by an error of the collective they were in."""
+    """True for an error by which a Gloo or NCCL collective reports that a peer is gone."""
     text = str(error)
     return jax.process_count() > 1 and any(
         sign in text for sign in ("Gloo", "NCCL", "UNAVAILABLE", "heartbeat")
     )
 
 
-# ---- who does what -----------------------------------------------------------------------------------------------
+# ---- who does what -------------------------------------------------------------------------------
 
 
 def is_main() -> bool:
-    """The one process that writes, prints and evaluates."""
+    """True in the one process that writes, prints and evaluates."""
     return jax.process_index() == 0
 
 
 def on_main(action: Callable[[], None]) -> None:
-    """The first acts while the others wait. If that is a mistake they all stop."""
+    """Acts in the main process while the others wait; after a `UserError` all processes stop."""
     mistake = None
     if is_main():
         try:
@@ -152,25 +170,25 @@ def on_main(action: Callable[[], None]) -> None:
             mistake = error
     failed = bool(multihost_utils.broadcast_one_to_all(np.int32(mistake is not None)))
     if failed:
-        raise mistake or UserError("Process 0 cannot go on, and says why.")
+        raise mistake or UserError("Process 0 cannot go on; its own message says why.")
 
 
 def broadcast_from_main(choice: bool) -> bool:
-    """What the first process chooses, for all of them."""
-    return (
-        choice
-        if jax.process_count() == 1
-        else bool(multihost_utils.broadcast_one_to_all(np.int32(choice)))
-    )
+    """Returns the choice of the main process in all processes."""
+    if jax.process_count() == 1:
+        return choice
+    return bool(multihost_utils.broadcast_one_to_all(np.int32(choice)))
 
 
 class StopTogether(Stop):
-    """Whoever is told to stop, all do so after the same iteration; JAX hears the signal and finds that iteration.
+    """A `Stop` by which all processes stop after the same iteration, whichever got the signal.
 
-    Who had no Ctrl-C of its own ends as if by SIGTERM.
+    JAX receives the signal and finds the iteration. A process that had no Ctrl-C of its own ends as
+    if by SIGTERM.
     """
 
     def asked_after(self, iteration: int) -> bool:
+        """True if all processes stop after this iteration."""
         if multihost_utils.reached_preemption_sync_point(iteration):
             self.number = signal.SIGINT if interrupted.is_set() else signal.SIGTERM
         return self.asked
@@ -178,7 +196,7 @@ class StopTogether(Stop):
 
 @contextlib.contextmanager
 def stop(say: Say) -> Iterator[Stop]:
-    """Ask it after every iteration."""
+    """Yields a `Stop` to ask after every iteration."""
     if jax.process_count() > 1:
         yield StopTogether()
         return
@@ -186,13 +204,14 @@ def stop(say: Say) -> Iterator[Stop]:
         yield alone
 
 
-# ---- who has what ------------------------------------------------------------------------------------------------
+# ---- who has what --------------------------------------------------------------------------------
 
 
 def shard(tree: Any, sharding: Sharding) -> Any:
-    """What every process has whole, on the devices: each process keeps its share.
+    """Places arrays that every process has whole on the devices, as shards.
 
-    By way of the host, also for a lone process: between devices JAX would compile a program for every shape.
+    They go through the host, also in a single process: to move them between devices, JAX would
+    compile a program for every shape.
     """
 
     def share(leaf: Any) -> jax.Array:
@@ -205,7 +224,7 @@ def shard(tree: Any, sharding: Sharding) -> Any:
 
 
 def allgather(tree: Any) -> Any:
-    """What the processes have together, whole on each of them. All must ask at the same time."""
+    """Gathers sharded arrays whole in every process. All processes must call it together."""
 
     def whole(leaf: Any) -> Any:
         if not isinstance(leaf, jax.Array) or leaf.is_fully_addressable:

@@ -1,4 +1,8 @@
-"""What experts are made of. The slow part is done once; what is left for the control loop is a look-up."""
+"""Building blocks of experts: flow fields, regulators, shooting and an arm.
+
+The slow part runs once, beforehand; the control loop only looks up its result. The submodules
+`arm`, `flow`, `lqr` and `shooting` are public too.
+"""
 
 from seerax.experts.flow import Flow, FlowPlanner
 

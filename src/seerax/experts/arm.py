@@ -1,4 +1,7 @@
-"""A seven-joint arm: where it is, how its hand moves, and what it touches. One configuration; batching is vmap's."""
+"""A seven-joint arm: where it is, how its hand moves, and what it touches.
+
+All functions take one configuration; vmap them for batches.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ from seerax.numerics import simd
 from seerax.numerics.linalg import solve
 from seerax.numerics.trig import sincos
 
-# ---- kinematics --------------------------------------------------------------------------------------------------
+# ---- kinematics ----------------------------------------------------------------------------------
 
 FLANGE = 7  # the last frame
 ELBOW, WRIST = 4, 5  # the ends of the forearm
@@ -22,7 +25,7 @@ ROUNDS = 2  # of inverse kinematics in one step
 
 
 class Frames(NamedTuple):
-    """Where every link is, in the world."""
+    """The positions and axes of all links, in the world."""
 
     axes: Array  # [7, 3]: what each joint turns about
     origins: Array  # [8, 3]: where each joint turns, and the flange
@@ -31,7 +34,10 @@ class Frames(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Arm:
-    """Denavit-Hartenberg: frame i follows from frame i-1 by Rot_z(q_i) Trans_z(d) Trans_x(a) Rot_x(alpha)."""
+    """An arm in Denavit-Hartenberg parameters.
+
+    Frame i follows from frame i-1 by Rot_z(q_i) Trans_z(d) Trans_x(a) Rot_x(alpha).
+    """
 
     rows: np.ndarray  # [7, 3]: a, alpha, d
     base: np.ndarray  # [3]: the shoulder
@@ -39,15 +45,18 @@ class Arm:
     low: np.ndarray  # [7], rad
     high: np.ndarray  # [7]
     rest: np.ndarray  # [7]: the posture that the spare degree of freedom is pulled to
-    hold: np.ndarray  # [3 (left, up, forward), 3]: how the hand is held
+    hold: np.ndarray  # [3 (left, up, forward), 3]: the wanted orientation of the hand
     grip: float  # from the flange to the point between the fingers
     pull: float = 0.05  # share of the way to the rest posture in one step, where the hand allows it
     position_slack: float = 1e-5  # m^2, against 1 rad^2 of every joint
-    orientation_slack: float = 0.3  # rad^2: the hand is turned if it cannot get there otherwise
+    orientation_slack: float = 0.3  # rad^2: the hand turns only where it must to get there
     fastest: float = 0.15  # rad a joint may turn in one step
 
     def frames(self, joints: Array) -> Frames:
-        """A loop over the joints: written out, the compiler would calculate every frame anew wherever it is used."""
+        """Returns the frames of all links.
+
+        It scans over the joints: unrolled, the compiler would recompute every frame at each use.
+        """
         a, alpha, d = self.rows.T.astype(np.float32)
 
         def link(
@@ -60,33 +69,35 @@ class Arm:
             frame = turned, cos_alpha * y + sin_alpha * z, cos_alpha * z - sin_alpha * y, following
             return frame, (z, following)
 
-        stand, base = jnp.asarray(self.stand, jnp.float32), jnp.asarray(self.base, jnp.float32)
+        stand = jnp.asarray(self.stand, jnp.float32)
+        base = jnp.asarray(self.base, jnp.float32)
         rows = (*sincos(joints), np.sin(alpha), np.cos(alpha), a, d)
         (x, y, z, _), (axes, origins) = jax.lax.scan(link, (*stand, base), rows)
         return Frames(axes, jnp.concatenate([base[None], origins]), jnp.stack([x, y, z]))
 
     def point(self, frames: Frames) -> Array:
-        """The point between the fingers."""
+        """Returns the point between the fingers."""
         return frames.origins[FLANGE] + self.grip * frames.hand[2]
 
     def jacobian(self, frames: Frames) -> Array:
-        """[7, 6]: how fast the grip moves and turns with each joint."""
+        """Returns how fast the grip moves and turns with each joint, [7, 6]."""
         return jnp.concatenate(
             [jnp.cross(frames.axes, self.point(frames) - frames.origins[:FLANGE]), frames.axes], 1
         )
 
     def moved(self, joints: Array, by: Array) -> Array:
-        """The joints after one step that moves the grip by `by`, and turns the hand to how it is held."""
+        """Returns the joints after one step that moves the grip by `by` and turns it to `hold`."""
         target = self.point(self.frames(joints)) + by
         for _ in range(ROUNDS):
             joints = self._towards(joints, target)
         return joints
 
     def _towards(self, joints: Array, target: Array) -> Array:
-        """Damped least squares, read as conditioning a Gaussian: dq = d + W J^T (J W J^T + S)^-1 (e - J d).
+        """Returns the joints after one round of damped least squares.
 
-        Beforehand dq ~ N(d, W), with d towards the rest posture and W vanishing at the joint limits; then J dq = e, the
-        way that is left to go and to turn, is observed with variance S.
+        dq = d + W J^T (J W J^T + S)^-1 (e - J d) conditions a Gaussian: beforehand dq ~ N(d, W),
+        with d towards the rest posture and W vanishing at the joint limits; then J dq = e, the way
+        that is left to go and to turn, is observed with variance S.
         """
         frames = self.frames(joints)
         J = self.jacobian(frames).T
@@ -100,7 +111,7 @@ class Arm:
         return jnp.clip(joints + dq, self.low, self.high)
 
 
-# ---- contacts ----------------------------------------------------------------------------------------------------
+# ---- contacts ------------------------------------------------------------------------------------
 
 
 class Capsules(NamedTuple):
@@ -111,7 +122,7 @@ class Capsules(NamedTuple):
 
 
 class Boxes(NamedTuple):
-    """All points within a radius of a box along the axes; a box without width is a point, segment or plate."""
+    """All points within a radius of an axis-aligned box, which may be a point, segment or plate."""
 
     low: Array  # [m, 3]
     high: Array  # [m, 3]
@@ -119,7 +130,7 @@ class Boxes(NamedTuple):
 
 
 class Axis(NamedTuple):
-    """One coordinate of segments p + t v, 0 <= t <= 1, and of boxes, pair by pair."""
+    """One coordinate of pairs of a segment p + t v, 0 <= t <= 1, and a box."""
 
     p: Array
     v: Array
@@ -127,27 +138,28 @@ class Axis(NamedTuple):
     high: Array
 
     def beyond(self, t: Array | float) -> Array:
-        """From the nearest point of the box to the point at t."""
+        """Returns the offset from the nearest point of the box to the point at t."""
         point = self.p + t * self.v
         return point - jnp.clip(point, self.low, self.high)
 
     def crossings(self) -> list[Array]:
-        """The t at which the segment crosses the planes of the two faces, if it does."""
+        """Returns the t at which the segment crosses the planes of the two faces, if it does."""
         v = jnp.where(jnp.abs(self.v) < 1e-9, 1e-9, self.v)
         return [jnp.clip((face - self.p) / v, 0, 1) for face in (self.low, self.high)]
 
 
 def gaps(capsules: Capsules, boxes: Boxes) -> Array:
-    """[n, m]: the distance between surfaces; negative where they overlap. By components: many times as fast."""
+    """Returns the distances between surfaces, [n, m]; negative where they overlap.
+
+    It computes with components, which is many times as fast as with vectors of three.
+    """
     shape = capsules.radius.size, boxes.radius.size
 
     def pairs(values: Array) -> Array:
         return simd.fill(jnp.broadcast_to(values, shape).ravel())
 
-    start, along = (
-        capsules.ends[:, 0, :, None],
-        (capsules.ends[:, 1] - capsules.ends[:, 0])[..., None],
-    )
+    start = capsules.ends[:, 0, :, None]
+    along = (capsules.ends[:, 1] - capsules.ends[:, 0])[..., None]
     sides = boxes.low, boxes.high
     axes = [
         Axis(pairs(start[:, i]), pairs(along[:, i]), *(pairs(side[:, i]) for side in sides))
@@ -159,29 +171,25 @@ def gaps(capsules: Capsules, boxes: Boxes) -> Array:
 
 
 def nearest(axes: list[Axis]) -> Array:
-    """The t where segment and box are closest.
+    """Returns the exact t where segment and box are closest.
 
-    Exact. Along a segment p + t v the squared distance to a box is convex, and half its slope, v . (p + t v - nearest),
-    is linear between the knots where the segment crosses the planes of the faces. So the best t lies where that slope
-    changes sign, between two neighbouring knots.
+    Along a segment p + t v the squared distance to a box is convex, and half its slope,
+    v . (p + t v - nearest), is linear between the knots where the segment crosses the planes of the
+    faces. So the best t lies where that slope changes sign, between two neighbouring knots.
     """
     zero = jnp.zeros_like(axes[0].p)
     left, right, down, up = zero, zero + 1, zero - 1e9, zero + 1e9
     for knot in (zero, zero + 1, *(t for axis in axes for t in axis.crossings())):
         slope = sum(axis.v * axis.beyond(knot) for axis in axes)
         falling, rising = slope <= 0, slope >= 0
-        left, right = (
-            jnp.maximum(left, jnp.where(falling, knot, 0)),
-            jnp.minimum(right, jnp.where(rising, knot, 1)),
-        )
-        down, up = (
-            jnp.maximum(down, jnp.where(falling, slope, -1e9)),
-            jnp.minimum(up, jnp.where(rising, slope, 1e9)),
-        )
+        left = jnp.maximum(left, jnp.where(falling, knot, 0))
+        right = jnp.minimum(right, jnp.where(rising, knot, 1))
+        down = jnp.maximum(down, jnp.where(falling, slope, -1e9))
+        up = jnp.minimum(up, jnp.where(rising, slope, 1e9))
     return left + (right - left) * -down / jnp.maximum(up - down, 1e-12)
 
 
-# ---- the WAM -----------------------------------------------------------------------------------------------------
+# ---- the WAM -------------------------------------------------------------------------------------
 
 WAM_ROWS = np.array(
     [
@@ -199,7 +207,8 @@ WAM_HIGH = np.array([2.6, 2.0, 2.8, 3.1, 1.24, 1.6, 3.0])
 WAM_TOOL = 0.192  # from the wrist to the grip
 
 FOREARM_RADIUS = 0.05
-# Palm, two fingers on the right, a thumb on the left: both ends as (left, up, forward) from the wrist, then the radius.
+# Palm, two fingers on the right, a thumb on the left: both ends as (left, up, forward), from the
+# wrist.
 HAND = np.array(
     [
         [(0.0, 0.0, 0.0), (0.0, 0.0, 0.105)],
@@ -212,7 +221,7 @@ HAND_RADIUS = np.array([0.045, 0.012, 0.012, 0.012])
 
 
 def body(frames: Frames) -> Capsules:
-    """The forearm, the palm and the fingers of a WAM."""
+    """Returns the forearm, the palm and the fingers of a WAM."""
     wrist = frames.origins[WRIST]
     forearm = jnp.stack([frames.origins[ELBOW], wrist])
     hand = wrist + (HAND[..., None].astype(np.float32) * frames.hand).sum(-2)

@@ -1,4 +1,4 @@
-"""Flow fields from shortest paths around walls: planned once, looked up in no time."""
+"""Flow fields from shortest paths around walls: planned once, then looked up."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from scipy.sparse import coo_array, csr_array
 from scipy.sparse.csgraph import dijkstra
 from scipy.spatial import cKDTree
 
-# One move in each of 16 directions: the eight neighbours and the eight knight's moves.
+# One move in each of 16 directions: to the eight neighbours, and the eight knight's moves.
 MOVES = [
     (i, j)
     for i in range(-2, 3)
@@ -23,16 +23,21 @@ MOVES = [
 
 
 def distance_to_segments(points: np.ndarray, segments: np.ndarray) -> np.ndarray:
-    """Distances [n, m] of points [n, 2] to segments [m, 2 (ends), 2]. By components: many times as fast."""
+    """Returns the distances [n, m] of points [n, 2] to segments [m, 2 (ends), 2].
+
+    It computes with components, which is many times as fast as with vectors of two.
+    """
     (start_x, start_y), (end_x, end_y) = segments.transpose(1, 2, 0)
-    along_x, along_y = end_x - start_x, end_y - start_y
-    x, y = points[:, :1] - start_x, points[:, 1:] - start_y
+    along_x = end_x - start_x
+    along_y = end_y - start_y
+    x = points[:, :1] - start_x
+    y = points[:, 1:] - start_y
     share = np.clip((x * along_x + y * along_y) / (along_x**2 + along_y**2), 0, 1)
     return np.sqrt((x - share * along_x) ** 2 + (y - share * along_y) ** 2)
 
 
 def clearance(a: np.ndarray, b: np.ndarray, segments: np.ndarray) -> np.ndarray:
-    """Smallest distance of each straight way a-b, [n], to any of the segments: 0 where they cross."""
+    """Returns the distance of each straight way a-b to the segments, [n]: 0 where they cross."""
     ways = np.stack([a, b], axis=1)
     ends = distance_to_segments(ways.reshape(-1, 2), segments).min(-1).reshape(-1, 2).min(-1)
     tips = distance_to_segments(segments.reshape(-1, 2), ways).min(0)
@@ -40,10 +45,11 @@ def clearance(a: np.ndarray, b: np.ndarray, segments: np.ndarray) -> np.ndarray:
 
 
 def crosses(ways: np.ndarray, segments: np.ndarray) -> np.ndarray:
-    """Do the straight ways [n, 2, 2] properly cross the segments [m, 2, 2]? [n, m]."""
+    """True, [n, m], where a straight way [n, 2, 2] properly crosses a segment [m, 2, 2]."""
 
     def side(p: np.ndarray, q: np.ndarray, r: np.ndarray) -> np.ndarray:
-        u, v = q - p, r - p
+        u = q - p
+        v = r - p
         return np.sign(u[..., 0] * v[..., 1] - u[..., 1] * v[..., 0])
 
     a, b = ways[:, None, 0], ways[:, None, 1]
@@ -52,16 +58,18 @@ def crosses(ways: np.ndarray, segments: np.ndarray) -> np.ndarray:
 
 
 class Flow(NamedTuple):
-    """For every cell of a grid, where to head for: the plan of a motion-planning expert."""
+    """The plan of a motion-planning expert: for every cell of a grid, where to head for."""
 
-    target: Array  # [nx, ny, 2]: the farthest point of the shortest path that can be reached in a straight line
+    # [nx, ny, 2]: the farthest point of the shortest path that a straight line can reach.
+    target: Array
 
 
 @dataclass(frozen=True)
 class FlowPlanner:
-    """Shortest any-angle paths for a disc among walls (segments), on a square grid over [-half, half]^2.
+    """A planner of shortest any-angle paths for a disc among walls, on a grid over [-half, half]^2.
 
-    The disc keeps `margin` from the walls' centre lines; cells closer than that head for the nearest free cell.
+    The disc keeps `margin` from the walls' centre lines; cells closer than that head for the
+    nearest free cell.
     """
 
     walls: np.ndarray  # [m, 2 (ends), 2]
@@ -71,25 +79,28 @@ class FlowPlanner:
 
     @cached_property
     def axis(self) -> np.ndarray:
+        """Returns the coordinates of the cells along one axis."""
         count = round(2 * self.half / self.spacing) + 1
         return np.linspace(-self.half, self.half, count)
 
     @cached_property
     def cells(self) -> np.ndarray:
+        """Returns the centres of all cells, [n, 2]."""
         return np.stack(np.meshgrid(self.axis, self.axis, indexing="ij"), -1).reshape(-1, 2)
 
     @cached_property
     def room(self) -> np.ndarray:
-        """Distance of every cell to the nearest wall."""
+        """Returns the distance of every cell to the nearest wall."""
         return distance_to_segments(self.cells, self.walls).min(-1)
 
     def plan(self, goal: np.ndarray) -> Flow:
-        """Dijkstra from the goal, then every path pulled tight: a cell heads for what its predecessor heads for,
-        if it can see it, and else for the predecessor."""
+        """Runs Dijkstra's algorithm from the goal and pulls every path tight.
+
+        A cell heads for the target of its predecessor if it can see that, else for the predecessor.
+        """
         goal = np.asarray(goal, float)
-        source = int(
-            np.argmin(np.linalg.norm(self.cells - goal, axis=1) + 1e3 * (self.room < self.margin))
-        )
+        far = np.linalg.norm(self.cells - goal, axis=1)
+        source = int(np.argmin(far + 1e3 * (self.room < self.margin)))
         distance, before = dijkstra(self.graph, indices=source, return_predecessors=True)
         target = self.cells.copy()
         target[source] = goal
@@ -105,19 +116,22 @@ class FlowPlanner:
         return Flow(jnp.asarray(target.reshape(side, side, 2).astype(np.float32)))
 
     def target(self, position: Array, flow: Flow) -> Array:
-        """Where to head for from a position."""
+        """Returns where to head for from a position."""
         side = flow.target.shape[0]
         cell = jnp.clip(jnp.round((position + self.half) / self.spacing).astype(int), 0, side - 1)
         return flow.target[cell[0], cell[1]]
 
     def towards(self, position: Array, flow: Flow) -> Array:
-        """Unit vector from a position along its shortest path (zero at the goal)."""
+        """Returns the unit vector from a position along its shortest path (zero at the goal)."""
         offset = self.target(position, flow) - position
         return offset / jnp.maximum(jnp.linalg.norm(offset), 1e-6)
 
     def _rescued(self, reached: np.ndarray, target: np.ndarray) -> np.ndarray:
-        """Cells off the paths head for what the nearest cell on one heads for, if the way there is nearly as free as
-        a path, and else for that cell. (A tight path cuts through cells whose centres are off it.)"""
+        """Returns targets of the cells that no path reached.
+
+        Each takes the target of the nearest reached cell if the straight way there is nearly as
+        free as a path, else that cell: a tight path cuts through cells whose centres are off it.
+        """
         _, nearest = cKDTree(self.cells[reached]).query(self.cells[~reached])
         there = target[reached][nearest]
         straight = clearance(self.cells[~reached], there, self.walls) >= self.margin - self.spacing
@@ -125,10 +139,12 @@ class FlowPlanner:
 
     @cached_property
     def graph(self) -> csr_array:
-        """Edges between free cells one move apart whose straight way keeps the margin."""
-        side, count = len(self.axis), len(self.cells)
+        """Returns the edges between free cells, one move apart, whose way keeps the margin."""
+        side = len(self.axis)
+        count = len(self.cells)
         index = np.arange(count).reshape(side, side)
-        starts, ends = [], []
+        starts = []
+        ends = []
         for i, j in MOVES:
             a = index[max(0, -i) : side - max(0, i), max(0, -j) : side - max(0, j)].ravel()
             starts.append(a)
@@ -145,7 +161,7 @@ class FlowPlanner:
 
 
 def tree_levels(before: np.ndarray) -> list[np.ndarray]:
-    """The nodes of a predecessor tree, grouped by their number of hops from the root (which is left out)."""
+    """Groups the nodes of a predecessor tree by their number of hops from the root, without it."""
     hops = (before >= 0).astype(int)
     ancestor = np.where(before >= 0, before, np.arange(before.size))
     while hops[ancestor].any():  # each node knows its ancestor 1, 2, 4, ... hops up

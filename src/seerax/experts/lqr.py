@@ -1,4 +1,4 @@
-"""Linear-quadratic regulators, u = -K s: worked out beforehand on a lattice of latents, looked up in no time."""
+"""Linear-quadratic regulators, u = -K s: solved once on a lattice of latents, then looked up."""
 
 from __future__ import annotations
 
@@ -11,26 +11,29 @@ import numpy as np
 from jax import Array
 from jax.scipy.ndimage import map_coordinates
 
-Dynamics = Callable[
-    [Array, Array, Array], Array
-]  # (state [n], control [m], latent [d]) -> next state; 0 is at rest
+# (state [n], control [m], latent [d]) -> next state; 0 is at rest
+Dynamics = Callable[[Array, Array, Array], Array]
 
-DOUBLINGS = 20  # a million steps ahead is for ever
+DOUBLINGS = 20  # 2^20, a million steps ahead, stands for an infinite horizon
 
 
 def gain(a: np.ndarray, b: np.ndarray, q: np.ndarray, r: np.ndarray) -> np.ndarray:
-    """K, [..., m, n], minimising the endless sum of s' Q s + u' R u under s_next = A s + B u."""
+    """Returns K, [..., m, n], which minimises the infinite sum of s' Q s + u' R u.
+
+    The state follows s_next = A s + B u.
+    """
     p = cost_to_go(a, b, q, r)
     b_p = b.swapaxes(-1, -2) @ p
     return np.linalg.solve(r + b_p @ b, b_p @ a)
 
 
 def cost_to_go(a: np.ndarray, b: np.ndarray, q: np.ndarray, r: np.ndarray) -> np.ndarray:
-    """P of the discrete Riccati equation by doubling: after k rounds `h` is the cost of the next 2^k steps.
+    """Solves the discrete Riccati equation for P, by doubling (Chu, Fan, Lin and Wang, 2004).
 
-    Alike for one pair (A, B) and for a stack of them. See Chu, Fan, Lin and Wang (2004).
+    After k rounds `h` is the cost of the next 2^k steps. A stack of pairs (A, B) works like one.
     """
-    g, h = b @ np.linalg.solve(r, b.swapaxes(-1, -2)), q
+    g = b @ np.linalg.solve(r, b.swapaxes(-1, -2))
+    h = q
     for _ in range(DOUBLINGS):
         shared = np.linalg.inv(np.eye(len(q)) + g @ h)
         g, h, a = (
@@ -44,7 +47,7 @@ def cost_to_go(a: np.ndarray, b: np.ndarray, q: np.ndarray, r: np.ndarray) -> np
 def linearise(
     dynamics: Dynamics, latents: np.ndarray, states: int, controls: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """A [k, n, n] and B [k, n, m] at rest, one pair per latent [k, d], in double precision."""
+    """Returns A [k, n, n] and B [k, n, m] at rest, per latent [k, d], in double precision."""
     with jax.enable_x64(True):
         state, control = jnp.zeros(states), jnp.zeros(controls)
         slopes = jax.jit(jax.vmap(jax.jacfwd(dynamics, (0, 1)), (None, None, 0)))
@@ -53,7 +56,7 @@ def linearise(
 
 @dataclass(frozen=True, eq=False)
 class Lattice:
-    """Values at the evenly spaced nodes of a square, [nodes, nodes, *shape], and bilinear in between."""
+    """A bilinear interpolation of values at the nodes of a square, [nodes, nodes, *shape]."""
 
     values: Array
     low: float
@@ -71,7 +74,7 @@ class Lattice:
 def gains(
     dynamics: Dynamics, q: np.ndarray, r: np.ndarray, low: float, high: float, nodes: int
 ) -> Lattice:
-    """The regulators for all pairs of latents in [low, high]^2."""
+    """Returns the regulators for all pairs of latents in [low, high]^2."""
     axis = np.linspace(low, high, nodes)
     latents = np.stack(np.meshgrid(axis, axis, indexing="ij"), -1).reshape(-1, 2)
     table = gain(*linearise(dynamics, latents, len(q), len(r)), q, r)

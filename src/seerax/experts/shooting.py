@@ -1,4 +1,4 @@
-"""Model predictive control by trying: hold each candidate action, look at what lies on its way, take the cheapest."""
+"""Model predictive control by shooting: hold each candidate action and take the cheapest one."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Hazard = Any  # what may be met on the way, at one time or place, a pytree
 
 @dataclass(frozen=True, eq=False)
 class Shooting:
-    """argmin_a cost(way_a) + sum_h danger(way_a, h) over the candidates; the first wins a tie.
+    """The search for argmin_a cost(way_a) + sum_h danger(way_a, h); the first candidate wins a tie.
 
     The hazards do not depend on the candidate, so they are forecast once per decision.
     """
@@ -32,7 +32,10 @@ class Shooting:
     danger: Callable[[Way, Hazard], Array]
 
     def costs(self, state: State, latent: Latent) -> Array:
-        """Of every candidate, [n]. The loop keeps memory at n numbers instead of n * m."""
+        """Returns the cost of every candidate, [n].
+
+        The scan over hazards keeps memory at n numbers instead of n * m.
+        """
         ways = jax.vmap(self.follow, (None, 0))(state, jax.vmap(simd.fill, 1, 1)(self.candidates))
 
         def add(total: Array, hazard: Hazard) -> tuple[Array, None]:
@@ -42,15 +45,16 @@ class Shooting:
         return total[: len(self.candidates)]
 
     def act(self, state: State, latent: Latent) -> Action:
+        """Returns the cheapest candidate."""
         return self.candidates[simd.argmin(self.costs(state, latent))]
 
     def expert(self) -> Expert:
-        """Told the latent, it forecasts with it; there is nothing to plan beforehand."""
+        """Creates the expert that forecasts with the latent; it plans nothing beforehand."""
         return Expert(plan=lambda latent: latent, act=self.act)
 
 
 def lattice(*axes: np.ndarray) -> Array:
-    """Every combination of these values, one axis per action dimension: [n, a], the last axis fastest."""
+    """Returns every combination of values, one axis per action dimension: [n, a], last fastest."""
     return jnp.asarray(
         np.stack(np.meshgrid(*axes, indexing="ij"), -1).reshape(-1, len(axes)), jnp.float32
     )

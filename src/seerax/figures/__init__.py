@@ -1,21 +1,23 @@
-"""Curves, maps, sheets and films, from recorded episodes and saved numbers only: nothing is simulated here.
+"""Curves, maps, sheets and films, drawn from recorded episodes and saved numbers only.
 
-Every name below is found here, and its file read when it is first asked for: matplotlib is for those who draw.
+Every name below is imported when it is first asked for, because matplotlib takes a second. No name
+is that of its file: once imported, a submodule would hide it.
+
+Internal: use `seerax figure` and `seerax film`.
 """
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import Any
+from seerax.lazy import attach
 
 FILES = {
     "saving": ("atomically", "check", "save"),
     "style": ("colours", "tidy"),
     "curves": ("Run", "curve", "draw_curves", "over_seeds"),
-    "tree_gap": ("TreePoint", "draw_gap", "tree_gap"),
+    "tree_gap": ("Gap", "Point", "draw_gap", "tree_gaps"),
     "scenes": ("Draw", "scene", "setup"),
     "sensing": ("Sensing", "draw_sensing", "gather", "sensing_maps"),
-    "keyframes": ("Reel", "keyframes"),
+    "keyframes": ("Reel", "keyframe_rows"),
     "films": (
         "MOST_FRAMES",
         "Senses",
@@ -29,11 +31,7 @@ FILES = {
         "tell",
     ),
 }
-HOME = {name: file for file, names in FILES.items() for name in names}
-__all__ = [*HOME]
 
-
-def __getattr__(name: str) -> Any:
-    if name not in HOME:
-        raise AttributeError(f"seerax.figures has no '{name}'.")
-    return getattr(import_module(f"seerax.figures.{HOME[name]}"), name)
+__getattr__, __all__ = attach(
+    __name__, {name: file for file, names in FILES.items() for name in names}
+)

@@ -11,7 +11,6 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
-from scipy.special import stdtrit
 
 from seerax.drawing import PALETTE
 from seerax.errors import UserError
@@ -21,7 +20,7 @@ from seerax.numerics import statistics
 
 Run = tuple[np.ndarray, np.ndarray]  # (environment steps, held-out returns) of one seed
 STEPS = "environment steps (millions)"
-LEGEND = 30  # characters in a line of it, which stands beside the curves and must leave them room
+LEGEND = 30  # characters in a line of the legend, which must leave the curves beside it room
 
 
 def curve(
@@ -30,7 +29,10 @@ def curve(
     ensemble: float | None = None,
     clairvoyant: float | None = None,
 ) -> None:
-    """Held-out return over training for each label, against the experts' ensemble and the expert told phi."""
+    """Draws held-out returns over training, one line per label.
+
+    Two levels are drawn beside them: the experts' ensemble, and the expert that is told the latent.
+    """
     figure = Figure(figsize=(7.6, 4.0), layout="constrained")
     draw_curves(figure.add_subplot(), runs, ensemble, clairvoyant)
     save(figure, path)
@@ -42,25 +44,16 @@ def draw_curves(
     ensemble: float | None = None,
     clairvoyant: float | None = None,
 ) -> None:
+    """Draws one line per label with its interval over seeds, and the two levels that are given."""
     for (label, seeds), colour in zip(runs.items(), colours(runs), strict=True):
         several = f" ({len(seeds)} seeds)" if len(seeds) > 1 else ""
         draw_curve(ax, seeds, label=fill(label + several, LEGEND), color=colour)
     if ensemble is not None:
-        ax.axhline(
-            ensemble,
-            color=PALETTE["ensemble"],
-            linestyle="--",
-            linewidth=1.5,
-            label="ensemble of experts",
-        )
+        colour = PALETTE["ensemble"]
+        ax.axhline(ensemble, color=colour, ls="--", lw=1.5, label="ensemble of experts")
     if clairvoyant is not None:
-        ax.axhline(
-            clairvoyant,
-            color=PALETTE["clairvoyant"],
-            linestyle=":",
-            linewidth=2,
-            label="clairvoyant expert",
-        )
+        colour = PALETTE["clairvoyant"]
+        ax.axhline(clairvoyant, color=colour, ls=":", lw=2, label="clairvoyant expert")
     tidy(ax, STEPS, "held-out return")
     in_millions(ax)
     note = "shaded: 95 % interval" if any(len(seeds) > 1 for seeds in runs.values()) else None
@@ -69,7 +62,7 @@ def draw_curves(
 
 
 def draw_curve(ax: Axes, seeds: Sequence[Run], **look: Any) -> np.ndarray:
-    """The mean over seeds, shaded by its 95 % interval; returns the mean."""
+    """Draws the mean over seeds, shaded by its 95 % interval; returns the mean."""
     steps, mean, margin = over_seeds(seeds)
     [line] = ax.plot(steps, mean, **{"linewidth": 2, **look})
     if len(seeds) > 1:
@@ -80,11 +73,15 @@ def draw_curve(ax: Axes, seeds: Sequence[Run], **look: Any) -> np.ndarray:
 
 
 def in_millions(ax: Axes) -> None:
+    """Writes the numbers of the horizontal axis in millions."""
     ax.xaxis.set_major_formatter(FuncFormatter(lambda steps, _: f"{steps / 1e6:g}"))
 
 
 def over_seeds(seeds: Sequence[Run]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Steps, means, and half of the 95 % interval by Student's t. Seeds count as far as the shortest has come."""
+    """Returns steps, means over seeds, and half of the 95 % interval by Student's t.
+
+    All seeds are cut to the length of the shortest one.
+    """
     if not seeds:
         raise UserError("There is no held-out evaluation to draw a curve of yet.")
     count = min(len(steps) for steps, _ in seeds)
@@ -94,8 +91,5 @@ def over_seeds(seeds: Sequence[Run]) -> tuple[np.ndarray, np.ndarray, np.ndarray
     values = np.stack([np.asarray(returns)[:count] for _, returns in seeds], axis=-1)
     if len(seeds) == 1:
         return steps, values[:, 0], np.zeros(count)
-    return (
-        steps,
-        values.mean(-1),
-        stdtrit(len(seeds) - 1, 0.975) * statistics.standard_error(values),
-    )
+    margin = statistics.student_margin(len(seeds), statistics.standard_error(values))
+    return steps, values.mean(-1), margin

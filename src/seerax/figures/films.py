@@ -1,4 +1,4 @@
-"""Films: episodes side by side on one clock, each with its belief and its sensing below."""
+"""Films: episodes side by side on one clock, each above a strip with its belief and sensing."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ DPI = 100
 
 
 class Story(NamedTuple):
-    """An episode as a panel tells it: at each time, what has been earned and how often it has sensed before."""
+    """An episode as a panel shows it."""
 
     title: str
     episode: Episode
-    earned: np.ndarray
-    senses: np.ndarray | None  # does it sense at this time? None: nobody says
-    belief: np.ndarray | None  # [time, hypotheses]; None: not a list of probabilities
+    earned: np.ndarray  # the return before each time
+    senses: np.ndarray | None  # True where the step senses; None if the problem does not say
+    belief: np.ndarray | None  # [time, hypotheses]; None if it is not a list of probabilities
 
     @property
     def last(self) -> int:
@@ -49,13 +49,16 @@ class Story(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Panel:
+    """One episode of a film: the scene, the strip below it and the caption."""
+
     story: Story
     stage: Axes
     strip: Axes
-    cover: Rectangle  # over what has not happened yet
+    cover: Rectangle  # hides what has not happened yet
     caption: Text
 
     def show(self, draw: Draw, time: int) -> None:
+        """Shows one moment; after its end the episode stands still and its caption is bold."""
         now = min(time, self.story.last)
         wipe(self.stage)
         scene(draw, self.story.episode, now)(self.stage)
@@ -65,6 +68,7 @@ class Panel:
 
     @property
     def moving(self) -> tuple[Artist, ...]:
+        """Returns the artists that change from frame to frame."""
         return self.stage, self.cover, self.caption
 
 
@@ -75,7 +79,10 @@ def film(
     senses: Senses | None = None,
     fps: int = 20,
 ) -> None:
-    """Episodes side by side on one clock, as .mp4 or .gif. With `senses` (the problem's), sensing is counted too."""
+    """Writes an .mp4 or .gif of episodes side by side on one clock.
+
+    With `senses`, the problem's test, the steps that sense are marked and counted.
+    """
     check(path, "film")
     write = write_gif if Path(path).suffix.lower() == ".gif" else write_mp4
     stories = [tell(title, episode, senses) for title, episode in panels]
@@ -84,6 +91,7 @@ def film(
 
 
 def tell(title: str, episode: Episode, senses: Senses | None) -> Story:
+    """Returns an episode with its return, its sensing and its belief over time."""
     earned = np.concatenate([[0.0], np.cumsum(episode.reward[:-1])])
     flags = None
     if senses is not None:
@@ -94,7 +102,7 @@ def tell(title: str, episode: Episode, senses: Senses | None) -> Story:
 
 
 def probabilities(belief: Any) -> np.ndarray | None:
-    """[time, hypotheses] if the belief is one array of log-weights, [time, ..., k]."""
+    """Returns [time, hypotheses] if the belief is an array of log-weights [time, ..., k]."""
     if not isinstance(belief, np.ndarray) or belief.ndim < 2:
         return None
     chances = np.exp(belief)
@@ -102,7 +110,10 @@ def probabilities(belief: Any) -> np.ndarray | None:
 
 
 def schedule(last: int, fps: int) -> list[tuple[int, int]]:
-    """(time, frames it is shown for): long episodes are thinned, short ones slowed down, the end held a second."""
+    """Returns (time, number of frames that show it) for each moment of a film.
+
+    Long episodes are thinned and short ones slowed down; the end is held for a second.
+    """
     stride = -(-(last + 1) // MOST_FRAMES)
     times = list(range(0, last, stride))
     hold = int(np.clip(round(LEAST_SECONDS * fps / (len(times) + 1)), 1, fps))
@@ -110,7 +121,7 @@ def schedule(last: int, fps: int) -> list[tuple[int, int]]:
 
 
 def render(stories: Sequence[Story], draw: Draw, fps: int) -> Iterator[np.ndarray]:
-    """The frames [height, width, 3]. What stands still is drawn once; the rest is laid over it."""
+    """Yields frames [height, width, 3]; what stands still is drawn once, the rest on top of it."""
     figure, panels = lay_out(stories)
     canvas = FigureCanvasAgg(figure)
     moving = [artist for panel in panels for artist in panel.moving]
@@ -128,7 +139,10 @@ def render(stories: Sequence[Story], draw: Draw, fps: int) -> Iterator[np.ndarra
 
 
 def lay_out(stories: Sequence[Story]) -> tuple[Figure, list[Panel]]:
-    """Fixed places, so that nothing moves between frames; sides are multiples of 16, as codecs like them."""
+    """Creates the figure and its panels, in fixed places so that nothing moves between frames.
+
+    The sides are multiples of 16 pixels, which video codecs need.
+    """
     height = LEGEND + CAPTION + STRIP + GAP + SIDE + TITLE
     figure = Figure(figsize=(SIDE * len(stories) / DPI, height / DPI), dpi=DPI)
     last = max(story.last for story in stories)
@@ -147,9 +161,11 @@ def lay_out(stories: Sequence[Story]) -> tuple[Figure, list[Panel]]:
 
 
 def lay_panel(figure: Figure, left: int, story: Story, last: int) -> Panel:
-    """From the bottom: caption, strip, stage, title."""
-    across, up = 1 / figure.bbox.width, 1 / figure.bbox.height
-    floor, stage_floor = LEGEND + CAPTION, LEGEND + CAPTION + STRIP + GAP
+    """Creates one panel; from the bottom: caption, strip, stage, title."""
+    across = 1 / figure.bbox.width
+    up = 1 / figure.bbox.height
+    floor = LEGEND + CAPTION
+    stage_floor = floor + STRIP + GAP
     strip = figure.add_axes(
         ((left + GUTTER) * across, floor * up, (SIDE - 2 * GUTTER) * across, STRIP * up)
     )
@@ -163,7 +179,7 @@ def lay_panel(figure: Figure, left: int, story: Story, last: int) -> Panel:
 
 
 def draw_strip(ax: Axes, story: Story, last: int) -> Rectangle:
-    """The whole episode under its panel, and the cover that hides its future."""
+    """Draws the whole episode as a strip, and returns the cover that hides its future."""
     ax.set_xlim(-0.5, last + 0.5)
     ax.spines[["top", "right"]].set_visible(False)
     ax.spines[["left", "bottom"]].set_color(PALETTE["pale"])
@@ -185,10 +201,11 @@ def draw_strip(ax: Axes, story: Story, last: int) -> Rectangle:
 
 
 def draw_beliefs(ax: Axes, belief: np.ndarray) -> None:
-    """One row per hypothesis, the first on top, as opaque as it is believed."""
+    """Draws one row per hypothesis, the first on top, as opaque as its probability."""
     steps, count = belief.shape
     image = np.empty((count, steps, 4))
-    image[..., :3], image[..., 3] = to_rgb(PALETTE["belief"]), belief.T
+    image[..., :3] = to_rgb(PALETTE["belief"])
+    image[..., 3] = belief.T
     ax.imshow(
         image, aspect="auto", extent=(-0.5, steps - 0.5, count + 0.5, 0.5), interpolation="nearest"
     )
@@ -197,17 +214,21 @@ def draw_beliefs(ax: Axes, belief: np.ndarray) -> None:
 
 
 def draw_earnings(ax: Axes, story: Story) -> None:
+    """Draws the return over time, for beliefs that cannot be shown as rows."""
     ax.plot(story.earned, color=PALETTE["ink"], linewidth=1.5)
     ax.yaxis.set_major_locator(MaxNLocator(3))
     ax.set_ylabel("return", fontsize=8)
 
 
 def caption(story: Story, now: int) -> str:
+    """Returns the step, the return and the number of sensing steps so far, in words."""
     words = f"step {now}     return {story.earned[now]:.4g}"
     return words if story.senses is None else words + f"     sensed {story.senses[:now].sum()}"
 
 
 def legend(sensing: bool = True) -> list[Line2D]:
+    """Returns what the marks in a scene mean."""
+
     def mark(label: str, colour: str, marker: str, size: float, **look: Any) -> Line2D:
         look = {"color": PALETTE[colour], "linestyle": "none", **look}
         return Line2D([], [], marker=marker, markersize=size, label=label, **look)
@@ -223,6 +244,6 @@ def legend(sensing: bool = True) -> list[Line2D]:
 
 
 def wipe(ax: Axes) -> None:
-    """Quicker than `ax.clear()`, which also builds new axis lines and ticks."""
+    """Removes all artists; `ax.clear()` is slower, because it builds new axis lines and ticks."""
     for artist in (*ax.patches, *ax.lines, *ax.collections, *ax.texts, *ax.images):
         artist.remove()

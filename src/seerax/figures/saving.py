@@ -1,4 +1,4 @@
-"""Pictures on disk: whole or not at all."""
+"""Writes pictures whole or not at all."""
 
 from __future__ import annotations
 
@@ -19,8 +19,9 @@ ENDINGS = {
 
 
 def check(path: str | Path, kind: str) -> None:
-    """Whether a picture or film can be written there, before anything is played for it."""
-    suffix, (*most, last) = Path(path).suffix.lower(), ENDINGS[kind]
+    """Refuses a path to which a picture or film cannot be written, before anything is played."""
+    suffix = Path(path).suffix.lower()
+    *most, last = ENDINGS[kind]
     if suffix not in ENDINGS[kind]:
         raise UserError(f"A {kind} ends in {', '.join(most)} or {last}, not in '{suffix}'.")
     files.prepare_parent(Path(path))
@@ -28,7 +29,7 @@ def check(path: str | Path, kind: str) -> None:
 
 @contextmanager
 def atomically(path: str | Path) -> Iterator[Path]:
-    """A name to write to that becomes `path` once it is complete; after a failure nothing is left behind."""
+    """Yields a temporary path, whose file becomes `path` unless writing it fails."""
     path = Path(path)
     temporary = path.with_name(f".{path.stem}.{os.getpid()}{path.suffix}")
     with writing(path):
@@ -41,6 +42,7 @@ def atomically(path: str | Path) -> Iterator[Path]:
 
 
 def save(figure: Figure, path: str | Path, dpi: int = 150) -> None:
+    """Writes a figure, in the format that the path ends in."""
     check(path, "picture")
     with atomically(path) as temporary:
         figure.savefig(temporary, dpi=dpi)

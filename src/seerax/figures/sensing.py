@@ -1,4 +1,4 @@
-"""Where an agent senses."""
+"""Maps of where an agent senses."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SENSED = LinearSegmentedColormap.from_list("sensed", ["#A9D3EE", PALETTE["sensin
 
 
 class Arena(Protocol):
-    """A problem in [-half, half]^2 that can be drawn without anybody in it."""
+    """A problem in [-half, half]^2 that can draw its place without an agent in it."""
 
     @property
     def half(self) -> float: ...
@@ -30,7 +30,7 @@ class Arena(Protocol):
 
 
 class Sensing(NamedTuple):
-    """Where an agent has been, [n, 2], and which of these steps sensed, [n]."""
+    """Positions of an agent [n, 2], and whether each of these steps sensed [n]."""
 
     title: str
     arena: Any
@@ -39,18 +39,19 @@ class Sensing(NamedTuple):
 
 
 def gather(title: str, arena: Any, episodes: Sequence[Episode]) -> Sensing:
-    """A reading is taken where the step ends."""
+    """Collects the positions where steps end, which is where readings are taken."""
     states = [episode.situation.state for episode in episodes]
     positions = np.concatenate([state.position[1:] for state in states])
     return Sensing(title, arena, positions, np.concatenate([state.sensed[1:] for state in states]))
 
 
 def sensing_maps(path: str | Path, maps: Sequence[Sensing]) -> None:
-    """Beside each other: steps that sensed per cell on one scale, everywhere the agents have been in grey."""
+    """Draws maps side by side: cells by their number of sensing steps, visited cells in grey."""
     save(lay_out_maps(maps), path)
 
 
 def lay_out_maps(maps: Sequence[Sensing]) -> Figure:
+    """Creates the figure, all maps on one colour scale."""
     figure = Figure(figsize=(4.8 * len(maps) + 1.2, 5.2), layout="constrained")
     panels = np.ravel(figure.subplots(1, len(maps)))
     meshes = [draw_sensing(ax, *shown[1:]) for ax, shown in zip(panels, maps, strict=True)]
@@ -63,6 +64,7 @@ def lay_out_maps(maps: Sequence[Sensing]) -> Figure:
 
 
 def draw_scale(figure: Figure, mesh: Any, panels: Sequence[Axes]) -> None:
+    """Draws the colour bar of all panels."""
     ticks: dict[str, Any] = {
         "ticks": LogLocator(subs=(1, 2, 5)),
         "format": FuncFormatter(lambda count, _: f"{count:g}"),
@@ -76,20 +78,20 @@ def draw_scale(figure: Figure, mesh: Any, panels: Sequence[Axes]) -> None:
 def draw_sensing(
     ax: Axes, arena: Arena, positions: np.ndarray, sensed: np.ndarray, cells: int = 70
 ) -> Any:
-    """Positions [n, 2] and flags [n]; returns the coloured mesh."""
+    """Draws one map of positions [n, 2] and flags [n]; returns the coloured mesh."""
     arena.draw_place(ax)
     for label in ax.texts:
         label.set_zorder(5)
     edges = np.linspace(-arena.half, arena.half, cells + 1)
-    positions, sensed = np.clip(positions, -arena.half, arena.half), np.asarray(sensed, bool)
-    visits, counts = per_cell(positions, edges), per_cell(positions[sensed], edges)
+    positions = np.clip(positions, -arena.half, arena.half)
+    visits = per_cell(positions, edges)
+    counts = per_cell(positions[np.asarray(sensed, bool)], edges)
     ax.pcolormesh(edges, edges, visits, cmap=VISITED, zorder=3)
-    return ax.pcolormesh(
-        edges, edges, counts, cmap=SENSED, norm=LogNorm(1, max(2.0, counts.max())), zorder=4
-    )
+    norm = LogNorm(1, max(2.0, counts.max()))
+    return ax.pcolormesh(edges, edges, counts, cmap=SENSED, norm=norm, zorder=4)
 
 
 def per_cell(positions: np.ndarray, edges: np.ndarray) -> np.ma.MaskedArray:
-    """How many of the positions lie in each cell [y, x], empty ones masked."""
+    """Counts the positions in each cell [y, x]; empty cells are masked."""
     counts, _, _ = np.histogram2d(positions[:, 1], positions[:, 0], bins=[edges, edges])
     return np.ma.masked_equal(counts, 0)

@@ -1,4 +1,4 @@
-"""How all charts look: colours, frames, grids, one legend for several."""
+"""The look of all charts: colours, frames, grids, and one legend for several panels."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ from seerax.drawing import METHODS, PALETTE, SPARE
 
 
 def colours(labels: Iterable[str]) -> list[str]:
-    """The paper's for its methods, however they are spelt; spare ones, in order, for the rest."""
+    """Returns one colour per label: the paper's for its methods, spare ones for all others."""
     spare = iter(SPARE * len(list(labels)))
     known = [METHODS.get(label.lower().replace("-", "").replace("_", "")) for label in labels]
     return [colour or next(spare) for colour in known]
 
 
 def tidy(ax: Axes, across: str, up: str) -> None:
+    """Labels the axes, and removes what distracts from the data."""
     ax.set_xlabel(across, fontsize=11)
     ax.set_ylabel(up, fontsize=11)
     ax.tick_params(labelsize=10)
@@ -28,12 +29,12 @@ def tidy(ax: Axes, across: str, up: str) -> None:
 
 
 def shared_legend(figure: Figure, columns: int, title: str | None = None) -> None:
-    """One below all panels, every label in it once."""
-    shown = dict(
-        pair[::-1]
+    """Draws one legend below all panels, with every label once."""
+    shown = {
+        label: handle
         for ax in figure.axes
-        for pair in zip(*ax.get_legend_handles_labels(), strict=True)
-    )
+        for handle, label in zip(*ax.get_legend_handles_labels(), strict=True)
+    }
     look: dict[str, Any] = {
         "loc": "outside lower center",
         "frameon": False,

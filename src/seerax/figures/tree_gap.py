@@ -1,8 +1,8 @@
-"""What posterior sampling loses on the tree."""
+"""The gap between the Bayes-optimal return and that of posterior sampling on the tree."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,65 +13,57 @@ from matplotlib.ticker import MaxNLocator
 
 from seerax.drawing import PALETTE
 from seerax.figures.saving import save
-from seerax.figures.style import colours, shared_legend, tidy
-from seerax.paper import exact
+from seerax.figures.style import shared_legend, tidy
 
 
-class TreePoint(NamedTuple):
+class Point(NamedTuple):
     """A simulated mean return over `episodes` walks on one tree."""
 
-    depth: int
     episodes: int
-    policy: str
     mean: float
     stderr: float
 
 
-def tree_gap(path: str | Path, rows: Sequence[TreePoint]) -> None:
-    """What posterior sampling loses to acting Bayes-optimally: exact lines, simulated points (95 % intervals)."""
-    depths = sorted({row.depth for row in rows})
-    figure = Figure(figsize=(max(6.0, 3.2 * len(depths)), 3.8), layout="constrained")
-    for ax, depth in zip(
-        np.ravel(figure.subplots(1, len(depths), sharey=True)), depths, strict=True
-    ):
-        draw_gap(ax, depth, [row for row in rows if row.depth == depth])
-        ax.set_title(f"depth {depth}, {2**depth} leaves", fontsize=11)
+class Gap(NamedTuple):
+    """A tree: exact returns as functions of (depth, episodes), and simulated posterior sampling."""
+
+    depth: int
+    optimal: Callable[[int, int], float]
+    sampled: Callable[[int, int], float]
+    points: Sequence[Point]
+
+
+def tree_gaps(path: str | Path, gaps: Sequence[Gap]) -> None:
+    """Draws one panel per tree: exact lines, and simulated points with 95 % intervals."""
+    figure = Figure(figsize=(max(6.0, 3.2 * len(gaps)), 3.8), layout="constrained")
+    panels = np.ravel(figure.subplots(1, len(gaps), sharey=True))
+    for ax, gap in zip(panels, gaps, strict=True):
+        draw_gap(ax, gap)
+        ax.set_title(f"depth {gap.depth}, {2**gap.depth} leaves", fontsize=11)
     figure.axes[0].set_ylabel("cumulative reward", fontsize=11)
     shared_legend(figure, 3)
     save(figure, path)
 
 
-def draw_gap(ax: Axes, depth: int, rows: Sequence[TreePoint]) -> None:
-    episodes = np.arange(1, max(row.episodes for row in rows) + 1)
-    best = np.array([exact.tree_optimum(depth, int(count)) for count in episodes])
-    sampled = np.array([exact.tree_posterior_sampling(depth, int(count)) for count in episodes])
+def draw_gap(ax: Axes, gap: Gap) -> None:
+    """Draws both returns over the number of episodes, and shades the gap between them."""
+    episodes = np.arange(1, max(point.episodes for point in gap.points) + 1)
+    best = np.array([gap.optimal(gap.depth, int(count)) for count in episodes])
+    sampled = np.array([gap.sampled(gap.depth, int(count)) for count in episodes])
+    colour = PALETTE["posterior sampling"]
     ax.fill_between(episodes, sampled, best, color=PALETTE["pale"], alpha=0.5, linewidth=0)
     ax.plot(episodes, best, color=PALETTE["optimal"], linewidth=2, label="Bayes-optimal, exact")
-    ax.plot(
-        episodes,
-        sampled,
-        color=PALETTE["posterior sampling"],
-        linewidth=2,
-        label="posterior sampling, exact",
-    )
-    policies = sorted({row.policy for row in rows})
-    for policy, colour in zip(policies, colours(policies), strict=True):
-        points = [row for row in rows if row.policy == policy]
-        draw_points(ax, points, colour)
+    ax.plot(episodes, sampled, color=colour, linewidth=2, label="posterior sampling, exact")
+    draw_points(ax, gap.points, colour)
     ax.xaxis.set_major_locator(MaxNLocator(6, integer=True, min_n_ticks=1))
     tidy(ax, "episodes on one tree, T", "")
 
 
-def draw_points(ax: Axes, points: Sequence[TreePoint], colour: str) -> None:
-    counts, means = [point.episodes for point in points], [point.mean for point in points]
+def draw_points(ax: Axes, points: Sequence[Point], colour: str) -> None:
+    """Draws simulated means with their 95 % intervals."""
+    counts = [point.episodes for point in points]
+    means = [point.mean for point in points]
     margins = [1.96 * point.stderr for point in points]
     look: dict[str, Any] = {"markerfacecolor": PALETTE["paper"], "markersize": 6, "capsize": 3}
-    ax.errorbar(
-        counts,
-        means,
-        margins,
-        fmt="o",
-        color=colour,
-        label=f"{points[0].policy}, simulated",
-        **look,
-    )
+    label = "posterior sampling, simulated"
+    ax.errorbar(counts, means, margins, fmt="o", color=colour, label=label, **look)

@@ -1,4 +1,4 @@
-"""Frames to films."""
+"""Writes frames as .mp4 and .gif files."""
 
 from __future__ import annotations
 
@@ -16,29 +16,13 @@ from seerax.drawing import PALETTE
 
 
 def write_mp4(path: Path, frames: Iterator[np.ndarray], fps: int) -> None:
+    """Pipes the frames to ffmpeg, which encodes them as H.264."""
     first = next(frames)
-    taken = [
-        "-f",
-        "rawvideo",
-        "-pix_fmt",
-        "rgb24",
-        "-s",
-        f"{first.shape[1]}x{first.shape[0]}",
-        "-r",
-        str(fps),
-        "-i",
-        "-",
-    ]
-    given = ["-c:v", "libx264", "-crf", "20", "-pix_fmt", "yuv420p", "-movflags", "+faststart"]
-    command = [
-        imageio_ffmpeg.get_ffmpeg_exe(),
-        "-loglevel",
-        "error",
-        "-y",
-        *taken,
-        *given,
-        str(path),
-    ]
+    size = f"{first.shape[1]}x{first.shape[0]}"
+    source = ["-f", "rawvideo", "-pix_fmt", "rgb24", "-s", size, "-r", str(fps), "-i", "-"]
+    target = ["-c:v", "libx264", "-crf", "20", "-pix_fmt", "yuv420p", "-movflags", "+faststart"]
+    ffmpeg = [imageio_ffmpeg.get_ffmpeg_exe(), "-loglevel", "error", "-y"]
+    command = [*ffmpeg, *source, *target, str(path)]
     with subprocess.Popen(command, stdin=subprocess.PIPE) as process:
         assert process.stdin is not None
         for frame in chain([first], frames):
@@ -48,7 +32,7 @@ def write_mp4(path: Path, frames: Iterator[np.ndarray], fps: int) -> None:
 
 
 def write_gif(path: Path, frames: Iterator[np.ndarray], fps: int) -> None:
-    """One palette for all frames, so that what stands still costs nothing."""
+    """Writes all frames with one palette, so that what stands still takes no space."""
     few = Image.new("P", (1, 1))
     few.putpalette(tints().ravel().tolist())
     images = (
@@ -58,9 +42,10 @@ def write_gif(path: Path, frames: Iterator[np.ndarray], fps: int) -> None:
 
 
 def tints() -> np.ndarray:
-    """White, and every colour of the palette from faint to full, at most 256 in all: [n, 3].
+    """Returns white and every colour of the palette from faint to full, at most 256 in all: [n, 3].
 
-    Nothing else is as light as white's neighbours, or Pillow, which rounds colours to 4, would take that for white.
+    Shades that are nearly white are left out: Pillow rounds colours to multiples of 4, and would
+    show white as one of them.
     """
     full = np.array([to_rgb(colour) for colour in sorted(set(PALETTE.values()))])
     share = np.linspace(1, 0, 255 // len(full), endpoint=False)[:, None, None]

@@ -1,4 +1,4 @@
-"""Which returns a panel shows, so that catastrophes do not squash what one came to see."""
+"""The vertical scale of a panel, chosen so that very low returns do not squash the others."""
 
 from __future__ import annotations
 
@@ -11,19 +11,21 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator
 
 from seerax.drawing import PALETTE
 
-REACH = 2.0  # in spans of what matters: what lies deeper is drawn on a bent scale
+REACH = 2.0  # in spans of the main curves: what lies deeper is drawn on a bent scale
 
 
 class Bend(NamedTuple):
-    """A scale: heights above the knee as they are, logarithmic below; the slope is the same on both sides of it."""
+    """A scale that is linear above its knee and logarithmic below, without a jump in slope."""
 
     knee: float
-    unit: float  # below the knee: the smaller, the more is squeezed
+    unit: float  # below the knee: a smaller one squeezes more
 
     def place(self, heights: np.ndarray | float) -> np.ndarray:
+        """Returns where heights are drawn."""
         return np.maximum(heights, self.knee) - self.unit * np.log1p(self._below(heights))
 
     def height(self, places: np.ndarray | float) -> np.ndarray:
+        """Returns the heights that are drawn at these places: the inverse of `place`."""
         return np.maximum(places, self.knee) - self.unit * np.expm1(self._below(places))
 
     def _below(self, values: np.ndarray | float) -> np.ndarray:
@@ -31,12 +33,14 @@ class Bend(NamedTuple):
 
 
 def fit(ax: Axes, ours: Sequence[np.ndarray], everyone: Sequence[np.ndarray]) -> bool:
-    """Curves and levels that matter, and all there are: their second halves have to be in sight.
+    """Chooses the limits so that the second half of every curve is visible.
 
-    So does the beginning of what matters, unless it lies too deep. Returns whether the scale had to be bent.
+    The beginnings of ours, the main curves, are visible too unless they lie too deep. Returns True
+    if the scale had to be bent.
     """
     ours = ours or everyone
-    core, ends = np.concatenate([*map(late, ours)]), np.concatenate([*map(late, everyone)])
+    core = np.concatenate([*map(late, ours)])
+    ends = np.concatenate([*map(late, everyone)])
     span = max(float(np.ptp(core)), 0.02 * float(np.abs(core).max()), 1e-6)
     begun = np.concatenate(ours)
     low = float(min(ends.min(), begun[begun >= core.min() - REACH * span].min()))
@@ -52,11 +56,12 @@ def fit(ax: Axes, ours: Sequence[np.ndarray], everyone: Sequence[np.ndarray]) ->
 
 
 def late(mean: np.ndarray) -> np.ndarray:
+    """Returns the second half of a curve."""
     return mean[len(mean) // 2 :]
 
 
 def squeeze(ax: Axes, bend: Bend, low: float, high: float) -> None:
-    """Grey ground tells where the scale is bent."""
+    """Bends the scale of a panel, and marks the bent part by a grey ground."""
     ax.set_yscale("function", functions=(bend.place, bend.height))
     room = 0.06 * (high - float(bend.place(low)))
     bottom = float(bend.height(bend.place(low) - room))
@@ -69,7 +74,7 @@ def squeeze(ax: Axes, bend: Bend, low: float, high: float) -> None:
 
 
 def ticks(bend: Bend, low: float, high: float) -> list[float]:
-    """A few on the straight part, two round ones on the other."""
+    """Returns a few ticks on the straight part, and two round numbers on the bent one."""
     straight = np.asarray(MaxNLocator(4).tick_values(bend.knee, high))
     digits, power = np.modf(np.log10(bend.knee - low))
     step = 10.0**power * (1.0 if digits > 0.5 else 0.5)

@@ -1,4 +1,7 @@
-"""What turns observations into belief: the paper's psi(s, b, a, s')."""
+"""Filters, which turn observations into belief: the paper's psi(s, b, a, s').
+
+Import from here; the submodules are internal.
+"""
 
 from seerax.filters.discrete import (
     HARDEST_EVIDENCE,

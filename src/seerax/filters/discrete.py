@@ -17,16 +17,16 @@ LogLikelihood = Callable[[State, Action, State, Latent], Array]
 # log P(phi_j | s, a, s', phi_i) as a matrix [i, j]
 LogTransition = Callable[[State, Action, State], Array]
 
-HARDEST_EVIDENCE = (
-    1e3  # nats one observation may speak against a hypothesis, relative to the best one
-)
-SUREST = 10.0  # log-odds beyond which a network need not tell beliefs apart
+# The most nats by which one observation may count against a hypothesis, relative to the best one.
+HARDEST_EVIDENCE = 1e3
+SUREST = 10.0  # log-odds beyond which a network need not distinguish beliefs
 
 
 def evidence(log_likelihood: Array) -> Array:
-    """Log-likelihoods along the last axis, relative to the best and never below the floor.
+    """Returns log-likelihoods relative to the best along the last axis, floored.
 
-    NaN counts as impossible, like -inf; what is impossible under all hypotheses says nothing.
+    The floor is -HARDEST_EVIDENCE. NaN counts as impossible, like -inf. An observation that is
+    impossible under all hypotheses leaves the belief unchanged.
     """
     extremes = jnp.finfo(jnp.float32)
     finite = jnp.nan_to_num(
@@ -37,12 +37,12 @@ def evidence(log_likelihood: Array) -> Array:
 
 
 def condition(log_belief: Array, log_likelihood: Array) -> Array:
-    """Bayes' rule along the last axis."""
+    """Applies Bayes' rule along the last axis."""
     return jax.nn.log_softmax(log_belief + evidence(log_likelihood), axis=-1)
 
 
 def predict(log_belief: Array, log_transition: Array) -> Array:
-    """sum_i b(phi_i) P(phi_j | phi_i), in log space."""
+    """Returns sum_i b(phi_i) P(phi_j | phi_i), in log space."""
     moved = jax.nn.logsumexp(
         log_belief[..., :, None] + jnp.maximum(log_transition, -HARDEST_EVIDENCE), axis=-2
     )
@@ -50,18 +50,21 @@ def predict(log_belief: Array, log_transition: Array) -> Array:
 
 
 def entropies(log_belief: Array) -> Array:
-    """Entropy along the last axis, 1 for a uniform belief."""
+    """Returns the entropy along the last axis, scaled to 1 for a uniform belief."""
     return -(jnp.exp(log_belief) * log_belief).sum(-1) / jnp.log(max(log_belief.shape[-1], 2))
 
 
 def log_odds(log_belief: Array) -> Array:
-    """log p / (1 - p), within +-SUREST. To a network 0.99 and 0.9999 look the same; their log-odds do not."""
+    """Returns log p / (1 - p), clipped to +-SUREST.
+
+    To a network 0.99 and 0.9999 look the same; their log-odds do not.
+    """
     return jnp.clip(log_belief - jnp.log(-jnp.expm1(log_belief)), -SUREST, SUREST)
 
 
 @dataclass(frozen=True, eq=False)
 class Categorical:
-    """A belief over finitely many latents: log-weights [k] over a support whose leaves are [k, ...]."""
+    """A belief over finitely many latents: log-weights [k] on a support with leaves [k, ...]."""
 
     support: Latent
     log_likelihood: LogLikelihood
@@ -70,6 +73,7 @@ class Categorical:
 
     @property
     def size(self) -> int:
+        """Returns the number of hypotheses."""
         return int(jax.tree.leaves(self.support)[0].shape[0])
 
     def init(self) -> Array:
@@ -77,7 +81,7 @@ class Categorical:
         return condition(jnp.zeros(self.size), prior)
 
     def update(self, belief: Array, state: State, action: Action, next_state: State) -> Array:
-        """b'(phi') = eta * sum_phi b(phi) P(s' | s, phi, a) P(phi' | s, phi, a, s')."""
+        """Returns b'(phi') = eta * sum_phi b(phi) P(s' | s, phi, a) P(phi' | s, phi, a, s')."""
         likelihood = jax.vmap(self.log_likelihood, (None, None, None, 0))(
             state, action, next_state, self.support
         )
@@ -110,10 +114,10 @@ class Categorical:
 
 @dataclass(frozen=True, eq=False)
 class Factored:
-    """m independent unknowns with k candidates each: log-weights [m, k].
+    """A belief over m independent unknowns with k candidates each: log-weights [m, k].
 
-    The latent's leaves are [m, ...], the support's [k, m, ...]: entry j gives every factor its j-th candidate.
-    `log_likelihood` returns one value per factor, [m].
+    The latent's leaves are [m, ...], the support's [k, m, ...]: entry j gives every factor its j-th
+    candidate. `log_likelihood` returns one value per factor, [m].
     """
 
     support: Latent
@@ -123,6 +127,7 @@ class Factored:
 
     @property
     def shape(self) -> tuple[int, int]:
+        """Returns the numbers of factors and of candidates."""
         candidates, factors = jax.tree.leaves(self.support)[0].shape[:2]
         return factors, candidates
 
@@ -131,7 +136,11 @@ class Factored:
         return condition(jnp.zeros(self.shape), prior)
 
     def update(self, belief: Array, state: State, action: Action, next_state: State) -> Array:
-        """A loop over the candidates, not vmap: rows of m numbers run faster than rows of k, of which there are few."""
+        """Returns the belief of `Categorical.update` for every factor.
+
+        It loops over the candidates instead of vmapping them: k is small, and rows of m numbers
+        run faster than rows of k.
+        """
         each = jax.lax.map(
             lambda latent: self.log_likelihood(state, action, next_state, latent), self.support
         )
@@ -165,7 +174,7 @@ class Factored:
 
 
 def spread(values: Any, factors: int) -> Any:
-    """A support for `Factored` in which every factor has the same candidates [k, ...]."""
+    """Returns a support for `Factored` in which every factor has the same candidates [k, ...]."""
     return jax.tree.map(
         lambda v: jnp.broadcast_to(v[:, None], (v.shape[0], factors, *v.shape[1:])), values
     )

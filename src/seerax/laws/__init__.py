@@ -1,6 +1,8 @@
-"""What every problem must obey, told to its author in words: which rule is broken, where, and what to do about it.
+"""What every problem must obey, in words for its author: which rule is broken, where, and the cure.
 
-Each law is a generator of complaints. All of them look at the same episodes, which are played once.
+Each law is a generator of complaints. All laws look at the same episodes, which are played once.
+
+Use `seerax.check`; the submodules are internal.
 """
 
 from __future__ import annotations
@@ -15,24 +17,30 @@ from seerax.errors import UserError
 from seerax.laws.beliefs import (
     brute_force,
     calibration,
+    can_compare,
     collapsed_belief,
     has_experts,
-    latent_stays,
     starts_at_prior,
 )
 from seerax.laws.episodes import bounds, dead_step, finite, zero_residual
+from seerax.laws.evidence import evidence
 from seerax.laws.latents import fresh_latent, latent_matters
-from seerax.laws.observed import EPISODES, Observed, kind, told
+from seerax.laws.observed import EPISODES, Observed
 from seerax.laws.structure import accepts, members, shapes
+from seerax.laws.words import describe_error, describe_kind
 
 
 class Finding(NamedTuple):
+    """What one law says of one problem."""
+
     law: str
     ok: bool
     says: str
 
 
 class Law(NamedTuple):
+    """A rule with a name. `complaints` yields nothing where it is obeyed."""
+
     name: str
     holds: str  # said when there is no complaint
     complaints: Callable[[Observed], Iterator[str]]
@@ -41,7 +49,7 @@ class Law(NamedTuple):
 
 
 def check(mdp: BeliefMDP, key: Key | None = None, episodes: int = EPISODES) -> list[Finding]:
-    """One finding for each law that applies and can be judged, in order; complaints are one to a line."""
+    """Returns a finding for each law that applies, in order, with one complaint per line."""
     observed = Observed(mdp, jax.random.key(0) if key is None else key, episodes)
     findings = []
     for law in LAWS:
@@ -55,7 +63,7 @@ def check(mdp: BeliefMDP, key: Key | None = None, episodes: int = EPISODES) -> l
 
 
 def judge(law: Law, observed: Observed) -> list[str] | None:
-    """None if the law does not apply. Whatever the user's code raises is a complaint too."""
+    """Returns the complaints, None if the law does not apply. An exception is a complaint too."""
     complaints: list[str] = []
     try:
         if not law.applies(observed):
@@ -65,26 +73,26 @@ def judge(law: Law, observed: Observed) -> list[str] | None:
     except UserError as mistake:
         complaints.append(str(mistake))
     except Exception as error:
-        complaints.append(f"This could not be judged, for the problem raised {told(error)}.")
+        found = describe_error(error)
+        complaints.append(f"This could not be judged, because the problem raised {found}.")
     return complaints
 
 
 def check_object(thing: Any) -> BeliefMDP:
-    """A belief MDP as it is, or as a function without arguments builds it."""
+    """Returns a belief MDP as it is, or as a function without arguments builds it."""
     if isinstance(thing, BeliefMDP):
         return thing
     if not accepts(thing, 0):
-        raise UserError(
-            f"Give a BeliefMDP or a function without arguments that returns one, not {kind(thing)}."
-        )
+        wanted = "a BeliefMDP or a function without arguments that returns one"
+        raise UserError(f"Give {wanted}, not {describe_kind(thing)}.")
     try:
         made = thing()
     except Exception as error:
-        raise UserError(f"Building the BeliefMDP raised {told(error)}.") from error
+        raise UserError(f"Building the BeliefMDP raised {describe_error(error)}.") from error
     if not isinstance(made, BeliefMDP):
-        raise UserError(
-            f"The function must return a BeliefMDP(problem, filter, advisor), but it returned {kind(made)}."
-        )
+        wanted = "a BeliefMDP(problem, filter, advisor)"
+        found = describe_kind(made)
+        raise UserError(f"The function must return {wanted}, but it returned {found}.")
     return made
 
 
@@ -109,6 +117,9 @@ LAWS = (
         calibration,
         lambda seen: bool(seen.still_running),
     ),
+    Law(
+        "evidence", "What next states tell about the latent moves the belief towards it.", evidence
+    ),
     Law("zero residual", "A residual of zero is exactly the ensemble.", zero_residual),
     Law(
         "collapsed belief",
@@ -116,6 +127,6 @@ LAWS = (
         collapsed_belief,
         has_experts,
     ),
-    Law("brute force", "The filter is Bayes' rule.", brute_force, latent_stays),
+    Law("brute force", "The filter is Bayes' rule.", brute_force, can_compare),
     Law("dead step", "The step after the end earns nothing and starts a fresh episode.", dead_step),
 )

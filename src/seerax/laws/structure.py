@@ -1,4 +1,4 @@
-"""Laws of structure: members and shapes, told without running anything."""
+"""Laws of structure: members and shapes, checked before anything is played."""
 
 from __future__ import annotations
 
@@ -11,23 +11,28 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from seerax.core import BeliefMDP, Moment, Problem
+from seerax.core import (
+    ABILITIES,
+    OPTIONAL_FILTER,
+    OPTIONAL_PROBLEM,
+    OPTIONAL_STATE,
+    Ability,
+    BeliefMDP,
+    Moment,
+    Problem,
+    ability,
+)
 from seerax.errors import UserError
-from seerax.filters import Categorical, Factored
-from seerax.laws.observed import Observed, named, short, told
+from seerax.filters import Factored
+from seerax.laws.arrays import name_leaves
+from seerax.laws.observed import Observed, has_support
+from seerax.laws.words import describe_error, describe_shape
 
 PROBLEM = {
     "prior": "key",
     "reset": "key, latent",
     "step": "key, state, action, latent",
     "features": "state",
-}
-PROBLEM_MAY = {
-    "evolve": "key, state, action, next_state, latent",
-    "senses": "state, action",
-    "with_sensing": "action, on",
-    "succeeded": "state, latent, done",
-    "draw": "ax, situation, action, latent",
 }
 FILTER = {
     "init": "",
@@ -36,49 +41,59 @@ FILTER = {
     "mode": "belief",
     "sample": "key, belief",
 }
-FILTER_MAY = {
-    "mean": "belief",
-    "entropy": "belief",
-    "log_likelihood": "state, action, next_state, latent",
-}
 EXPERT = {"plan": "latent", "act": "state, plan"}
 
 
+# ---- members -------------------------------------------------------------------------------------
+
+
 def members(observed: Observed) -> Iterator[str]:
+    """Complains about members that are missing or take other arguments."""
     mdp = observed.mdp
-    yield from methods("problem", mdp.problem, PROBLEM, PROBLEM_MAY)
-    yield from methods("filter", mdp.filter, FILTER, FILTER_MAY)
+    yield from methods("problem", mdp.problem, PROBLEM)
+    yield from optional_methods("problem", mdp.problem, OPTIONAL_PROBLEM)
+    yield from methods("filter", mdp.filter, FILTER)
+    yield from optional_methods("filter", mdp.filter, OPTIONAL_FILTER)
     if mdp.expert is not None:
-        yield from methods("expert", mdp.expert, EXPERT, {})
+        yield from methods("expert", mdp.expert, EXPERT)
     if not accepts(mdp.advisor, 3):
         yield "advisor must be a function advisor(moment, state, belief) that returns an action."
-    missing = [
-        name
-        for name in ("horizon", "discount", "action_low", "action_high")
-        if not hasattr(mdp.problem, name)
-    ]
+    constants = ("horizon", "discount", "action_low", "action_high")
+    missing = [name for name in constants if not hasattr(mdp.problem, name)]
     yield from (f"problem.{name} is missing: add it as an attribute." for name in missing)
     if not missing:
-        yield from constants(mdp.problem)
+        yield from constant_values(mdp.problem)
     try:
         hash(mdp)
     except TypeError as error:
-        yield f"The problem, filter and advisor must be hashable ({error}): use @dataclass(frozen=True, eq=False)."
+        cure = "use @dataclass(frozen=True, eq=False)"
+        yield f"The problem, filter and advisor must be hashable ({error}): {cure}."
 
 
-def methods(
-    owner: str, thing: Any, required: dict[str, str], optional: dict[str, str]
-) -> Iterator[str]:
-    for name, arguments in (required | optional).items():
-        if not hasattr(thing, name):
-            if name in required:
-                yield f"{owner}.{name} is missing: add a method {name}({arguments})."
-        elif not accepts(getattr(thing, name), len(arguments.split(", ")) if arguments else 0):
-            yield f"{owner}.{name} cannot be called as {name}({arguments}): give it these arguments, in this order."
+def methods(owner: str, thing: Any, required: dict[str, str]) -> Iterator[str]:
+    for name, arguments in required.items():
+        if hasattr(thing, name):
+            yield from one_method(owner, name, getattr(thing, name), arguments)
+        else:
+            yield f"{owner}.{name} is missing: add a method {name}({arguments})."
+
+
+def optional_methods(owner: str, thing: Any, table: dict[str, Ability]) -> Iterator[str]:
+    """Complains about those that are there and take other arguments than the table of core says."""
+    for name, (arguments, _) in table.items():
+        member = ability(thing, name)
+        if member is not None and arguments is not None:
+            yield from one_method(owner, name, member, arguments)
+
+
+def one_method(owner: str, name: str, method: Any, arguments: str) -> Iterator[str]:
+    if not accepts(method, len(arguments.split(", ")) if arguments else 0):
+        cure = "give it these arguments, in this order"
+        yield f"{owner}.{name} cannot be called as {name}({arguments}): {cure}."
 
 
 def accepts(function: Any, count: int) -> bool:
-    """Can it be called with so many arguments? What shows no signature is believed."""
+    """True if it can be called with so many arguments, or shows no signature."""
     try:
         return callable(function) and inspect.signature(function).bind(*range(count)) is not None
     except TypeError:
@@ -87,10 +102,11 @@ def accepts(function: Any, count: int) -> bool:
         return True
 
 
-def constants(problem: Problem) -> Iterator[str]:
+def constant_values(problem: Problem) -> Iterator[str]:
     horizon, discount = problem.horizon, problem.discount
     if not isinstance(horizon, int | np.integer) or horizon < 1:
-        yield f"problem.horizon is {horizon!r}: it must be an int of at least 1, the steps of the longest episode."
+        wanted = "an int of at least 1, the steps of the longest episode"
+        yield f"problem.horizon is {horizon!r}: it must be {wanted}."
     if not isinstance(discount, float | int | np.number) or not 0 <= discount <= 1:
         yield f"problem.discount is {discount!r}: it must be a number in [0, 1]."
     low, high = np.asarray(problem.action_low, float), np.asarray(problem.action_high, float)
@@ -98,17 +114,35 @@ def constants(problem: Problem) -> Iterator[str]:
         found = f"problem.action_low and action_high have shapes {low.shape} and {high.shape}"
         yield f"{found}: both must be vectors with one number for each component of the action."
     elif not (np.isfinite(low) & np.isfinite(high) & (low < high)).all():
-        yield f"problem.action_low is {low} and action_high {high}: they must be finite, and low < high everywhere."
+        found = f"problem.action_low is {low} and action_high {high}"
+        yield f"{found}: they must be finite, and low < high everywhere."
+
+
+# ---- shapes --------------------------------------------------------------------------------------
 
 
 def shapes(observed: Observed) -> Iterator[str]:
-    """Told by tracing alone, before anything is run."""
-    mdp = observed.mdp
+    """Complains about shapes and dtypes. Only drawing runs, once; all else is traced."""
+    sound = True
+    for complaint in traced_shapes(observed):
+        sound = False
+        yield complaint
+    if sound:
+        yield from pictures(observed)
+
+
+def traced_shapes(observed: Observed) -> Iterator[str]:
+    problem, filter = observed.mdp.problem, observed.mdp.filter
     key = jax.eval_shape(lambda: observed.key)
-    latent = traced("problem.prior", mdp.problem.prior, key)
-    state = traced("problem.reset", mdp.problem.reset, key, latent)
-    belief = traced("filter.init", mdp.filter.init)
-    for place, function, arguments, rule in questions(mdp, key, latent, state, belief):
+    latent = traced("problem.prior", problem.prior, key)
+    state = traced("problem.reset", problem.reset, key, latent)
+    belief = traced("filter.init", filter.init)
+    questions = (
+        *problem_questions(observed.mdp, key, latent, state),
+        *filter_questions(filter, key, latent, state, belief, an_action(observed.mdp)),
+        *adviser_questions(observed.mdp, key, latent, state, belief),
+    )
+    for place, function, arguments, rule in questions:
         if function is None:
             continue
         try:
@@ -119,53 +153,73 @@ def shapes(observed: Observed) -> Iterator[str]:
             yield from rule(place, found)
 
 
-def questions(mdp: BeliefMDP, key: Any, latent: Any, state: Any, belief: Any) -> Iterator[tuple]:
-    """(place, function, arguments, rule); the function is None where an optional one is absent."""
-    problem, filter, expert = mdp.problem, mdp.filter, mdp.expert
-    number, spec = partial(one_number, ()), jax.ShapeDtypeStruct
-    action, flag, time = spec((mdp.action_size,), jnp.float32), spec((), bool), spec((), jnp.int32)
-    latent_like, action_like = (
-        partial(like, "problem.prior", latent),
-        partial(like, "problem.action_low", action),
-    )
+FLAG = jax.ShapeDtypeStruct((), bool)
+TIME = jax.ShapeDtypeStruct((), jnp.int32)
+Question = tuple[str, Callable | None, tuple, Callable]  # place, function or None, arguments, rule
+
+
+def an_action(mdp: BeliefMDP) -> jax.ShapeDtypeStruct:
+    return jax.ShapeDtypeStruct((mdp.action_size,), jnp.float32)
+
+
+def problem_questions(mdp: BeliefMDP, key: Any, latent: Any, state: Any) -> Iterator[Question]:
+    problem = mdp.problem
+    action = an_action(mdp)
+    latent_like = partial(like, "problem.prior", latent)
+    action_like = partial(like, "problem.action_low", action)
+    optional: dict[str, tuple[tuple, Callable]] = {
+        "evolve": ((key, state, action, state, latent), latent_like),
+        "senses": ((state, action), one_truth),
+        "with_sensing": ((action, FLAG), action_like),
+        "succeeded": ((state, latent, FLAG), one_truth),
+    }
     yield "problem.step", problem.step, (key, state, action, latent), partial(a_step, state)
     yield "problem.features", problem.features, (state,), one_vector
-    yield (
-        "problem.evolve",
-        getattr(problem, "evolve", None),
-        (key, state, action, state, latent),
-        latent_like,
-    )
-    yield "problem.senses", getattr(problem, "senses", None), (state, action), one_truth
-    yield (
-        "problem.with_sensing",
-        getattr(problem, "with_sensing", None),
-        (action, flag),
-        action_like,
-    )
-    yield "problem.succeeded", getattr(problem, "succeeded", None), (state, latent, flag), one_truth
-    if isinstance(filter, Categorical | Factored):
-        each = partial(one_number, filter.shape[:1]) if isinstance(filter, Factored) else number
+    for name, (arguments, rule) in optional.items():
+        yield f"problem.{name}", ability(problem, name), arguments, rule
+
+
+def filter_questions(
+    filter: Any, key: Any, latent: Any, state: Any, belief: Any, action: Any
+) -> Iterator[Question]:
+    latent_like = partial(like, "problem.prior", latent)
+    belief_like = partial(like, "filter.init", belief)
+    if has_support(filter):
+        shape = filter.shape[:1] if isinstance(filter, Factored) else ()
+        spec = jax.ShapeDtypeStruct
         entry = jax.tree.map(lambda leaf: spec(leaf.shape[1:], leaf.dtype), filter.support)
-        yield "filter.log_likelihood", filter.log_likelihood, (state, action, state, entry), each
-    yield (
-        "filter.update",
-        filter.update,
-        (belief, state, action, state),
-        partial(like, "filter.init", belief),
-    )
+        arguments = (state, action, state, entry)
+        each = partial(one_number, shape)
+        yield "filter.log_likelihood", filter.log_likelihood, arguments, each
+    yield "filter.update", filter.update, (belief, state, action, state), belief_like
     yield "filter.vector", filter.vector, (belief,), one_vector
     yield "filter.mode", filter.mode, (belief,), latent_like
     yield "filter.sample", filter.sample, (key, belief), latent_like
-    yield "advisor", mdp.advisor, (Moment(key, key, time), state, belief), action_like  # type: ignore[arg-type]
-    yield "bonus", mdp.bonus and partial(mdp.bonus, filter), (belief, belief, flag), number
-    clairvoyant = expert and (lambda state, latent: expert.act(state, expert.plan(latent)))
+    mean_like = partial(like, "problem.prior", latent, cast=False)
+    yield "filter.mean", ability(filter, "mean"), (belief,), mean_like
+    yield "filter.entropy", ability(filter, "entropy"), (belief,), partial(one_number, ())
+    yield "filter.features", ability(filter, "features"), (belief,), one_vector
+
+
+def adviser_questions(
+    mdp: BeliefMDP, key: Any, latent: Any, state: Any, belief: Any
+) -> Iterator[Question]:
+    expert = mdp.expert
+    action_like = partial(like, "problem.action_low", an_action(mdp))
+    moment = Moment(key, key, TIME)  # type: ignore[arg-type]
+    clairvoyant: Any = expert and (lambda state, latent: expert.act(state, expert.plan(latent)))
+    bonus: Any = mdp.bonus and partial(mdp.bonus, mdp.filter)
+    yield "advisor", mdp.advisor, (moment, state, belief), action_like
+    yield "bonus", bonus, (belief, belief, FLAG), partial(one_number, ())
     yield "expert.act(state, expert.plan(latent))", clairvoyant, (state, latent), action_like
 
 
 def traced(place: str, function: Callable, *arguments: Any) -> Any:
-    """The shapes it returns for one world; it must be fit for many worlds side by side as well."""
-    twice = lambda leaf: jax.ShapeDtypeStruct((2, *leaf.shape), leaf.dtype)  # noqa: E731
+    """Returns the shapes of its result for one world. It must also run under jax.vmap."""
+
+    def twice(leaf: Any) -> jax.ShapeDtypeStruct:
+        return jax.ShapeDtypeStruct((2, *leaf.shape), leaf.dtype)
+
     many = ""
     try:
         found = jax.eval_shape(function, *arguments)
@@ -175,35 +229,38 @@ def traced(place: str, function: Callable, *arguments: Any) -> Any:
         return found
     except (jax.errors.ConcretizationTypeError, jax.errors.TracerArrayConversionError) as error:
         cure = "It must run under jax.jit: use jnp.where or jax.lax.cond for if, and jnp for numpy"
-        raise UserError(f"{place} raised {told(error)}{many}. {cure}.") from error
+        raise UserError(f"{place} raised {describe_error(error)}{many}. {cure}.") from error
     except Exception as error:
-        raise UserError(f"{place} raised {told(error)}{many}.") from error
+        raise UserError(f"{place} raised {describe_error(error)}{many}.") from error
 
 
-def like(source: str, expected: Any, place: str, found: Any) -> Iterator[str]:
-    """Same structure, shapes and dtypes."""
+def like(source: str, expected: Any, place: str, found: Any, cast: bool = True) -> Iterator[str]:
+    """Complains unless structure and shapes are the same, and dtypes unless `cast` is off."""
     wanted: Any = jax.tree.structure(expected)
     given: Any = jax.tree.structure(found)
     if wanted != given:
         yield f"{place} gives {given}, but {source} has {wanted}: return the same structure."
         return
-    for (name, want), got in zip(named(place, expected), jax.tree.leaves(found), strict=True):
-        if (want.shape, want.dtype) != (got.shape, got.dtype):
-            cure = (
-                f"cast it with .astype({want.dtype})"
-                if want.shape == got.shape
-                else "give both the same shape"
-            )
-            yield f"{name} is {short(got)}, but {source} has {short(want)}: {cure}."
+    pairs = zip(name_leaves(place, expected), jax.tree.leaves(found), strict=True)
+    for (name, want), got in pairs:
+        if want.shape != got.shape:
+            cure = "give both the same shape"
+        elif cast and want.dtype != got.dtype:
+            cure = f"cast it with .astype({want.dtype})"
+        else:
+            continue
+        difference = f"{describe_shape(got)}, but {source} has {describe_shape(want)}"
+        yield f"{name} is {difference}: {cure}."
 
 
 def a_step(state: Any, place: str, found: Any) -> Iterator[str]:
     if not isinstance(found, tuple) or len(found) != 3:
-        yield f"{place} returns {short(found)}: it must return Step(state, reward, done)."
+        wanted = "Step(state, reward, terminated)"
+        yield f"{place} returns {describe_shape(found)}: it must return {wanted}."
         return
     yield from like("problem.reset", state, f"{place}: state", found[0])
     yield from one_number((), f"{place}: reward", found[1])
-    yield from one_truth(f"{place}: done", found[2])
+    yield from one_truth(f"{place}: terminated", found[2])
 
 
 def one_number(shape: tuple[int, ...], place: str, found: Any) -> Iterator[str]:
@@ -212,15 +269,69 @@ def one_number(shape: tuple[int, ...], place: str, found: Any) -> Iterator[str]:
         leaves[0].dtype, jnp.number
     ):
         expected = f"numbers of shape {shape}" if shape else "one number, a scalar of shape ()"
-        yield f"{place} is {short(found)}, but must be {expected}: index or sum the other axes away."
+        cure = "index or sum the other axes away"
+        yield f"{place} is {describe_shape(found)}, but must be {expected}: {cure}."
 
 
 def one_truth(place: str, found: Any) -> Iterator[str]:
     if [(leaf.shape, leaf.dtype) for leaf in jax.tree.leaves(found)] != [((), bool)]:
-        yield f"{place} is {short(found)}, but must be bool[]: one truth value, as a comparison gives."
+        wanted = "bool[]: one truth value, as a comparison gives"
+        yield f"{place} is {describe_shape(found)}, but must be {wanted}."
 
 
 def one_vector(place: str, found: Any) -> Iterator[str]:
     leaves = jax.tree.leaves(found)
     if [leaf.ndim for leaf in leaves] != [1] or not jnp.issubdtype(leaves[0].dtype, jnp.floating):
-        yield f"{place} is {short(found)}, but must be one vector of floats: use ravel, concatenate or astype(float)."
+        cure = "use ravel, concatenate or astype(float)"
+        yield f"{place} is {describe_shape(found)}, but must be one vector of floats: {cure}."
+
+
+# ---- pictures ------------------------------------------------------------------------------------
+
+
+def pictures(observed: Observed) -> Iterator[str]:
+    """Draws the start of one episode, outside JAX as figures and films do."""
+    problem = observed.mdp.problem
+    members = {name: ability(problem, name) for name in ("draw", "place", "draw_place")}
+    if not any(members.values()):
+        return
+    from matplotlib.figure import Figure  # only problems that can be drawn need it
+
+    latent, situation = observed.first_world.latent, observed.first_world.situation
+    ax = Figure().subplots()
+    drawn: dict[str, tuple] = {
+        "draw": (ax, situation, situation.advice, latent),
+        "place": (situation.state,),
+        "draw_place": (ax,),
+    }
+    for name, arguments in drawn.items():
+        if members[name] is None:
+            continue
+        try:
+            found = members[name](*arguments)
+        except Exception as error:
+            call = f"problem.{name}({ABILITIES[name].arguments})"
+            cure = "It is called outside jax.jit, with numpy arrays"
+            yield f"{call} raised {describe_error(error)}. {cure}."
+            continue
+        if name == "place" and np.shape(found) != (2,):
+            yield f"problem.place has shape {np.shape(found)}, but must be (x, y), of shape (2,)."
+    if members["draw_place"] is not None:
+        yield from map_members(problem, situation.state)
+
+
+def map_members(problem: Problem, state: Any) -> Iterator[str]:
+    """Complains about what a sensing map lacks; a problem with draw_place asks for such maps."""
+    half = ability(problem, "half")
+    if not isinstance(half, float | int | np.number) or not half > 0:
+        meaning = OPTIONAL_PROBLEM["half"].gives
+        yield f"problem.half is {half!r}, but problem.draw_place needs it: add a number, {meaning}."
+    for name, shape in {"position": (2,), "sensed": ()}.items():
+        field = ability(state, name)
+        if field is None or np.shape(field) != shape:
+            found = "is missing" if field is None else f"has shape {np.shape(field)}"
+            meaning = OPTIONAL_STATE[name].gives
+            yield (
+                f"state.{name} {found}, but problem.draw_place needs it with shape {shape}: "
+                f"add it to the state ({meaning}), or leave draw_place out."
+            )

@@ -1,1 +1,1 @@
-"""Arithmetic that knows nothing of seerax: pytrees, statistics, SIMD-friendly rows, fast trigonometry."""
+"""Internal: arithmetic independent of seerax: pytrees, statistics, SIMD rows, trigonometry."""

@@ -7,7 +7,7 @@ from jax import Array
 
 
 def solve(A: Array, B: Array) -> Array:
-    """A^-1 B for a positive definite A, [n, n] and [n, k]."""
+    """Returns A^-1 B for a positive definite A, [n, n], and a B, [n, k], by elimination."""
     n = A.shape[0]
     both = jnp.concatenate([A, B], 1)
     for i, unit in enumerate(jnp.eye(n)):

@@ -1,7 +1,7 @@
-"""Rows as long as processors like them.
+"""Rows padded to a multiple of eight, for SIMD.
 
-They work on eight numbers or more at once, but the compiler takes the last few of a row that is no multiple of eight
-one by one: six logarithms cost thrice as much as eight. So fill rows up, calculate, and cut.
+XLA vectorises full SIMD lanes and handles the remainder of a row one by one: six logarithms cost
+three times as much as eight. So pad rows, calculate, and cut.
 """
 
 from __future__ import annotations
@@ -14,25 +14,28 @@ LANES = 8
 
 
 def full(count: int) -> int:
-    """The next multiple of eight."""
+    """Returns the next multiple of eight."""
     return -(-count // LANES) * LANES
 
 
 def fill(row: Array) -> Array:
-    """Zeros after a row."""
+    """Pads a row with zeros to a multiple of eight."""
     return jnp.pad(row, (0, full(row.size) - row.size))
 
 
 def argmin(row: Array) -> Array:
-    """The first place of the smallest, by two minima: they are vectorised, `jnp.argmin` is not."""
+    """Returns the first index of the minimum.
+
+    It takes two minima, which XLA vectorises; it does not vectorise `jnp.argmin`.
+    """
     return jnp.where(row == row.min(), jnp.arange(row.size), row.size - 1).min()
 
 
 def uniform(key: Array, count: int) -> Array:
-    """[count], in [0, 1)."""
+    """Draws [count] numbers uniformly from [0, 1)."""
     return jax.random.uniform(key, (full(count),))[:count]
 
 
 def normal(key: Array, count: int) -> Array:
-    """[count], of mean 0 and variance 1."""
+    """Draws [count] numbers from the standard normal distribution."""
     return jax.random.normal(key, (full(count),))[:count]

@@ -1,1 +1,4 @@
-"""The paper, reproduced: what it shows, run, judged and written down."""
+"""The paper, reproduced: what it shows, run, judged and written down.
+
+Internal: use `seerax reproduce`.
+"""

@@ -1,4 +1,4 @@
-"""One line per thing the paper shows, the most important first."""
+"""The plan: one entry per thing that the paper shows, the most important first."""
 
 from __future__ import annotations
 
@@ -7,39 +7,37 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from seerax import experiments
 from seerax.agents import AGENTS
-from seerax.commands import BASELINES, FRESH_EPISODES
 from seerax.errors import unknown
 from seerax.experiments import Experiment
+from seerax.players import BASELINES
 from seerax.problems import PAPER, WITH_OPTIMUM, WITH_SENSING
+from seerax.runs.training import FRESH_EPISODES
+from seerax.settings import settings
 
-EPSILON = {
-    "maze4": 1.0,
-    "maze10": 100.0,
-    "door4": 1.0,
-}  # of the bonus that BPO and UP-MLE have in the paper
+EPSILON = {"maze4": 1.0, "maze10": 100.0, "door4": 1.0}  # the bonus of BPO and UP-MLE in the paper
 BETTER_SENSING = "seerax.problems.maze:maze10_better_sensing"
-EPISODES = {"tiger": 100_000, "tree": 10_000}  # fresh ones for each seed, where not FRESH_EPISODES
+EPISODES = {"tiger": 100_000, "tree": 10_000}  # for each seed, if not FRESH_EPISODES
 CHEAP_SENSING = "seerax.problems.doors:door4_cheap_sensing"
 DEEP_TREE = "seerax.problems.tree:deep_tree"
-# Of the full budget, where not five: some seeds of BPO and UP-MLE learn Door4 and some do not, and ten leave it open
-# whether UP-MLE is below BRPO.
+# Numbers of seeds of the full budget other than five: some seeds of BPO and UP-MLE learn Door4 and
+# some do not, and ten leave it open whether UP-MLE is below BRPO.
 SEEDS = {"door4": 10, "door4-bpo": 20, "door4-upmle": 20}
 
 
 @dataclass(frozen=True)
 class Budget:
-    """How much of the full training, and where it is kept."""
+    """How much of the full training is done, and where it is kept."""
 
     name: str
-    share: int  # one so many-th of the steps
+    share: int  # the steps are divided by it
     seeds: int
     results: Path
     runs: Path
     more_seeds: Mapping[str, int] = field(default_factory=dict)  # by problem, or by problem-agent
 
     def seeds_of(self, problem: str, agent: str) -> int:
+        """Returns the number of seeds of an entry."""
         usual = self.more_seeds.get(problem, self.seeds)
         return self.more_seeds.get(f"{problem}-{agent}", usual)
 
@@ -52,7 +50,7 @@ BUDGETS = {
 
 @dataclass(frozen=True)
 class Entry:
-    """An agent on a problem, with our settings but for the changes."""
+    """An agent on a problem, with our settings except for some changes."""
 
     group: str
     problem: str
@@ -70,12 +68,12 @@ class Entry:
 
     @property
     def headline(self) -> bool:
-        """Whether its best policy comes with seerax."""
+        """True if seerax ships its best policy."""
         return self.learns and self.group in ("headline", "small")
 
     @property
     def mapped(self) -> bool:
-        """Whether its sensing map is drawn."""
+        """True if its sensing map is drawn."""
         return self.name in {f"{problem}-brpo" for problem in WITH_SENSING}
 
     @property
@@ -83,11 +81,13 @@ class Entry:
         return EPISODES.get(self.problem, FRESH_EPISODES)
 
     def experiment(self, budget: Budget) -> Experiment:
-        ours = replace(experiments.settings(self.problem, self.agent), **self.changes)
+        """Returns what is trained at a budget."""
+        ours = replace(settings(self.problem, self.agent), **self.changes)
         return replace(ours, ppo=replace(ours.ppo, steps=max(1, ours.ppo.steps // budget.share)))
 
 
 def entries() -> Iterator[Entry]:
+    """Yields every entry, the most important first."""
     yield from (Entry("headline", problem, agent) for problem in PAPER for agent in BASELINES)
     yield from (Entry("headline", problem, "brpo") for problem in PAPER)
     yield from (
@@ -129,15 +129,15 @@ GROUPS = tuple(dict.fromkeys(entry.group for entry in PLAN.values()))
 
 
 def versions(problem: str, agent: str) -> list[str]:
-    """The names of an agent's headline entries: without the paper's bonus and, if it has one, with it."""
-    return [name for name in (f"{problem}-{agent}", f"{problem}-{agent}-bonus") if name in PLAN]
+    """Returns the names of an agent's headline entries: without the paper's bonus, and with it."""
+    names = (f"{problem}-{agent}", f"{problem}-{agent}-bonus")
+    return [name for name in names if name in PLAN]
 
 
 def chosen(names: Iterable[str], plan: dict[str, Entry] = PLAN) -> list[Entry]:
-    """Entries and whole groups by name, in the plan's order; all of them if none is named."""
-    names = set(names)
-    for name in sorted(names - set(GROUPS) - set(plan)):
-        raise unknown(
-            "entry or group", name, [*GROUPS, *plan], [*GROUPS, *list(plan)[:1], "and the like"]
-        )
-    return [entry for entry in plan.values() if not names or {entry.name, entry.group} & names]
+    """Returns entries and whole groups by name, in the plan's order; without names, all entries."""
+    asked = set(names)
+    for name in sorted(asked - set(GROUPS) - set(plan)):
+        shown = [*GROUPS, *list(plan)[:1], "and the like"]
+        raise unknown("entry or group", name, [*GROUPS, *plan], shown)
+    return [entry for entry in plan.values() if not asked or {entry.name, entry.group} & asked]

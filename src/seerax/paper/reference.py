@@ -1,4 +1,4 @@
-"""What the authors recorded for their ensembles, and why ours differ: see docs/problems.md."""
+"""The returns that the authors recorded for their ensembles, and why ours differ."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class Original(NamedTuple):
-    """Mean return of the authors' ensemble, in their own simulation."""
+    """The mean return of the authors' ensemble in their own simulation; see docs/problems.md."""
 
     mean: float
     stderr: float

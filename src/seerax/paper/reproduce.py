@@ -1,38 +1,35 @@
-"""Carry out the plan: train, measure on fresh episodes, keep each result; what is kept is not done again."""
+"""Carries out the plan: trains, measures on fresh episodes and keeps each result."""
 
 from __future__ import annotations
 
 import json
-import shlex
 import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
-import jax
-
-from seerax import commands, experiments, problems, rollout, runs
-from seerax.advice import Clairvoyant, follow_advice
+from seerax import experiments, problems, rollout, runs
+from seerax.advice import follow_advice
 from seerax.compute import devices
-from seerax.core import BeliefMDP, Policy
 from seerax.errors import UserError, writing
-from seerax.paper import places, policies, report
+from seerax.keys import checked_seed, evaluation_key
+from seerax.numerics.trees import row
+from seerax.paper import policies, report, sensing
 from seerax.paper.plan import BUDGETS, PLAN, Budget, Entry, chosen
+from seerax.paper.results import Curve, Extra, Result
 from seerax.paper.rules import told
-from seerax.ppo import Progress
+from seerax.players import Player, baseline
+from seerax.ppo import Progress, Trainer
 from seerax.problems import doors, maze
-from seerax.progress import SweepBar
 from seerax.rollout import Evaluation
+from seerax.runs import training
+from seerax.runs.policies import load_params
 from seerax.system import files, pytrees
-from seerax.system.signals import Stopped
 
-if TYPE_CHECKING:
-    from seerax import cli
-
-Result = dict[str, Any]
+Config = dict[str, Any]  # of an entry, as plain data
 Report = Callable[[Progress], None]
-Player = tuple[BeliefMDP, Policy | Clairvoyant]
 
 
 @dataclass(frozen=True)
@@ -60,36 +57,31 @@ class Task:
 
     @property
     def trained(self) -> Path:
-        """Is there once the training is complete. Checkpoints may then go."""
+        """Returns the file that exists once the training is complete; checkpoints may then go."""
         return self.folder.path / "trained.json"
 
     def last_policy(self, seed: int) -> Path:
-        """Where learning led, be it better or worse than the best policy on the way."""
+        """Returns the file of the last policy, which may be worse than the best one on the way."""
         return self.folder.path / f"last-seed{seed}.safetensors"
 
     @property
     def run(self) -> runs.Run:
         return runs.Run(self.entry.experiment(self.budget), 0, self.seeds, self.folder)
 
-    def mdp(self) -> BeliefMDP:
-        return self.run.experiment.mdp() if self.entry.learns else problems.make(self.entry.problem)
-
     @property
     def steps(self) -> int:
-        """Of all seeds together."""
-        ppo = self.run.experiment.ppo
-        return ppo.iterations * ppo.batch * self.seeds if self.entry.learns else 0
+        """Returns the environment steps of all seeds together."""
+        return self.run.total_steps * self.seeds if self.entry.learns else 0
 
-    def config(self) -> Result:
-        about = (
-            self.run.config()
-            if self.entry.learns
-            else {"problem": self.entry.problem, "agent": self.entry.agent}
-        )
+    def config(self) -> Config:
+        """Returns what the result depends on, as plain data."""
+        about = {"problem": self.entry.problem, "agent": self.entry.agent}
+        if self.entry.learns:
+            about = self.run.config()
         return as_read({**about, "seed": 0, "seeds": self.seeds, "episodes": self.entry.episodes})
 
-    def kept_config(self) -> Result | None:
-        """That of the result, or else of the training that was begun."""
+    def kept_config(self) -> Config | None:
+        """Returns the config of the result, or else of the training that was begun."""
         if self.result.exists():
             return files.read_json(self.result).get("config", {})
         if self.folder.config.exists():
@@ -97,98 +89,96 @@ class Task:
         return None
 
     def differs(self) -> str:
-        """How what is kept differs from what is asked for, in words."""
+        """Returns in words how what is kept differs from what is asked for."""
         kept = self.kept_config()
         return "" if kept is None else differences(kept, self.config())
 
     def done(self) -> bool:
+        """True if there is a result with the present settings."""
         return self.result.exists() and not self.differs()
 
 
-def as_read(config: Result) -> Result:
-    """As it comes back from a file: JSON knows lists where we have tuples."""
+def as_read(config: Config) -> Config:
+    """Returns a config as it comes back from a file: JSON has lists instead of tuples."""
     return json.loads(json.dumps(config))
 
 
-def differences(before: Result, now: Result) -> str:
+def differences(before: Config, now: Config) -> str:
+    """Returns in words which settings have changed."""
     changed = experiments.varied(before, now)
     return ", ".join(f"{name} was {old} and is {new}" for name, (old, new) in changed.items())
 
 
-# ---- the command -------------------------------------------------------------------------------------------------
+# ---- what is asked for ---------------------------------------------------------------------------
 
 
-def reproduce(command: cli.Reproduce) -> None:
-    """Whatever is kept and has the present settings is only drawn."""
-    budget = asked_budget(command)
-    tasks = [Task(entry, budget) for entry in chosen(command.only)]
-    devices.prepare()
-    with writing(budget.results):
-        budget.results.mkdir(parents=True, exist_ok=True)
-    outdated = (
-        {} if command.redo else {task.name: words for task in tasks if (words := task.differs())}
-    )
-    todo = [task for task in tasks if task.name not in outdated and not task.done()]
-    try:
-        failed = carry_out(todo, len(tasks) - len(todo))
-    except Stopped:
-        left = sum(not task.done() for task in todo)
-        commands.say(
-            f"Stopped, {left} still to do; what was begun is saved. Go on with: {again(command)}"
-        )
-        raise
-    conclude(budget)
-    for name, words in outdated.items():
-        commands.say(
-            f"Kept as it was, though the settings have changed: {name} ({words}). --redo trains it anew."
-        )
-    if failed:
-        raise UserError(
-            f"{len(failed)} of {len(tasks)} failed, {', '.join(failed)}; the same command tries again."
-        )
+@dataclass(frozen=True)
+class Request:
+    """Which entries to reproduce, and how thoroughly."""
+
+    only: tuple[str, ...] = ()
+    seeds: int | None = None
+    budget_name: str = "full"
+    redo: bool = False
+
+    @cached_property
+    def budget(self) -> Budget:
+        budget = BUDGETS[self.budget_name]
+        if self.seeds is None:
+            return budget
+        checked_seed(0, self.seeds)
+        return replace(budget, seeds=self.seeds, more_seeds={})
+
+    @cached_property
+    def tasks(self) -> list[Task]:
+        return [Task(entry, self.budget) for entry in chosen(self.only)]
+
+    @cached_property
+    def outdated(self) -> dict[str, str]:
+        """Returns what is kept though it was made with other settings: by name, how they differ."""
+        if self.redo:
+            return {}
+        return {task.name: words for task in self.tasks if (words := task.differs())}
+
+    def todo(self) -> list[Task]:
+        """Returns the tasks to do, and creates the folder of results."""
+        tasks = [task for task in self.tasks if task.name not in self.outdated and not task.done()]
+        with writing(self.budget.results):
+            self.budget.results.mkdir(parents=True, exist_ok=True)
+        return tasks
 
 
-def asked_budget(command: cli.Reproduce) -> Budget:
-    budget = BUDGETS[command.budget]
-    if command.seeds is None:
-        return budget
-    runs.checked_seed(0, command.seeds)
-    return replace(budget, seeds=command.seeds, more_seeds={})
+class Bar(Protocol):
+    """Shows the progress of several trainings."""
+
+    def tell(self, line: str) -> None: ...
+    def show(self, done: int, failed: int, steps: int, now: str = "") -> None: ...
 
 
-def again(command: cli.Reproduce) -> str:
-    words = ["seerax", "reproduce", *(["--only", *command.only] if command.only else [])]
-    words += ["--seeds", str(command.seeds)] if command.seeds is not None else []
-    words += ["--budget", command.budget] if command.budget != "full" else []
-    return shlex.join(words + (["--redo"] if command.redo else []))
-
-
-def carry_out(tasks: list[Task], done: int) -> list[str]:
-    """One after another; who failed. A failing one stops no other."""
-    total = sum(task.steps for task in tasks)
-    already = sum(map(steps_done, tasks))
+def carry_out(tasks: list[Task], done: int, bar: Bar) -> list[str]:
+    """Carries out one task after another, and returns which failed; a failure stops no other."""
     failed: list[str] = []
     passed = 0
-    with SweepBar(commands.err, done + len(tasks), total, already) as bar:
-        for number, task in enumerate(tasks, done):
-            show = shown(bar, task, number, len(failed), passed)
-            try:
-                result = measured(task, show, bar.tell)
-                with writing(task.result):
-                    files.write_json(task.result, result)
-                shutil.rmtree(task.folder.checkpoints.folder, ignore_errors=True)
-                bar.tell(f"finished  {task.name}: {told(result['evaluation'])}")
-            except UserError as mistake:
-                failed.append(task.name)
-                bar.tell(f"failed    {task.name}: {mistake}")
-            passed += task.steps
+    for number, task in enumerate(tasks, done):
+        show = shown(bar, task, number, len(failed), passed)
+        try:
+            result = measured(task, show, bar.tell)
+            with writing(task.result):
+                files.write_json(task.result, result)
+            shutil.rmtree(task.folder.checkpoints.folder, ignore_errors=True)
+            bar.tell(f"finished  {task.name}: {told(result['evaluation'])}")
+        except UserError as error:
+            failed.append(task.name)
+            bar.tell(f"failed    {task.name}: {error}")
+        passed += task.steps
     return failed
 
 
-def shown(bar: SweepBar, task: Task, done: int, failed: int, passed: int) -> Report:
-    """The whole plan's progress, with the present entry's latest held-out return."""
+def shown(bar: Bar, task: Task, done: int, failed: int, passed: int) -> Report:
+    """Returns a report that shows the whole plan's progress and the entry's latest return."""
     returned = ""
-    seeds, steps = task.seeds, task.steps
+    seeds = task.seeds
+    steps = task.steps
 
     def show(progress: Progress) -> None:
         nonlocal returned
@@ -202,47 +192,46 @@ def shown(bar: SweepBar, task: Task, done: int, failed: int, passed: int) -> Rep
 
 
 def steps_done(task: Task) -> int:
-    """Of a training that goes on; one that begins anew has none."""
+    """Returns the steps done of a training that goes on; one that begins anew has none."""
     ours = task.entry.learns and begun(task)
     return task.folder.steps_done() * task.seeds if ours else 0
 
 
-# ---- train -------------------------------------------------------------------------------------------------------
+# ---- train ---------------------------------------------------------------------------------------
 
 
 def begun(task: Task) -> bool:
-    """With the very settings that are asked for."""
+    """True if a training with the very settings that are asked for was begun."""
     return task.folder.config.exists() and task.folder.read_config() == as_read(task.run.config())
 
 
-def train(task: Task, show: Report, say: Callable[[str], None]) -> None:
-    """To the end, from wherever it was cut; other settings than ours give way."""
+def train(task: Task, trainer: Trainer, show: Report, say: Callable[[str], None]) -> None:
+    """Trains to the end, from wherever it was cut; a training with other settings is replaced."""
     ours = begun(task)
     if ours and task.trained.exists():
         return
-    progress = runs.train(
-        task.run, show, resume=ours, overwrite=not ours and task.folder.config.exists(), say=say
-    )
+    overwrite = not ours and task.folder.config.exists()
+    progress = training.train(task.run, trainer, show, resume=ours, overwrite=overwrite, say=say)
     for i, seed in enumerate(task.run.seed_numbers):
-        params = jax.tree.map(lambda leaf, i=i: leaf[i], progress.train_state.params)
-        runs.save_policy(
-            task.last_policy(seed),
-            task.run.experiment,
-            params,
-            {"seed": seed, "steps": progress.steps},
-        )
+        about = {**trainer.about, "seed": seed, "steps": progress.steps}
+        last = trainer.learner.policy(row(progress.train_state.params, i), about=about)
+        last.save(task.last_policy(seed))
     files.write_json(task.trained, {"seconds": task.folder.rows()[-1]["seconds"]})
 
 
-# ---- measure -----------------------------------------------------------------------------------------------------
+# ---- measure -------------------------------------------------------------------------------------
 
 
 def measured(task: Task, show: Report, say: Callable[[str], None]) -> Result:
-    """What is kept of an entry. A learned agent's seeds play different episodes, a baseline plays all of them."""
+    """Trains and measures an entry, and returns what is kept of it.
+
+    Every seed of a learned agent plays its own episodes; a baseline plays those of all seeds.
+    """
     learns = task.entry.learns
-    if learns:
-        train(task, show, say)
-    parts = played(task, players(task))
+    trainer = task.run.experiment.trainer() if learns else None
+    if trainer:
+        train(task, trainer, show, say)
+    parts = played(task, players(task, trainer))
     whole = rollout.pool_seeds(parts) if learns else replace(rollout.pool_seeds(parts), seeds=1)
     return {
         "name": task.name,
@@ -254,7 +243,7 @@ def measured(task: Task, show: Report, say: Callable[[str], None]) -> Result:
         "curves": list(curves(task)) if learns else [],
         "per_seed": [part.summary() for part in parts],
         "evaluation": whole.summary(),
-        "extra": extra(task, whole),
+        "extra": extra(task, trainer, whole),
         "training_seconds": files.read_json(task.trained)["seconds"] if learns else 0.0,
         "cores": len(devices.cores()),
         "versions": runs.versions(),
@@ -263,34 +252,36 @@ def measured(task: Task, show: Report, say: Callable[[str], None]) -> Result:
 
 
 def played(task: Task, contestants: Iterator[Player]) -> list[Evaluation]:
-    """Each seed on fresh episodes of its own."""
+    """Evaluates each seed on fresh episodes of its own."""
     return [
-        rollout.evaluate(runs.evaluation_key(seed), mdp, policy, task.entry.episodes)
+        rollout.evaluate(evaluation_key(seed), mdp, policy, task.entry.episodes)
         for seed, (mdp, policy) in enumerate(contestants)
     ]
 
 
-def players(task: Task) -> Iterator[Player]:
-    """One for each seed."""
-    if task.entry.learns:
-        yield from learned(task, task.folder.policy)
+def players(task: Task, trainer: Trainer | None) -> Iterator[Player]:
+    """Yields one player for each seed."""
+    if trainer:
+        yield from learned(task, trainer, task.folder.policy)
     else:
-        yield from [baseline(task.entry)] * task.seeds
+        yield from [baseline_of(task.entry)] * task.seeds
 
 
-def learned(task: Task, file: Callable[[int], Path]) -> Iterator[Player]:
-    ppo = task.run.experiment.trainer()
-    yield from ((ppo.mdp, runs.load_params(ppo, file(seed))) for seed in task.run.seed_numbers)
+def learned(task: Task, trainer: Trainer, file: Callable[[int], Path]) -> Iterator[Player]:
+    """Yields each seed's policy, read from the file that `file` names for it."""
+    for seed in task.run.seed_numbers:
+        yield Player(trainer.mdp, load_params(trainer, file(seed)))
 
 
-def baseline(entry: Entry) -> Player:
+def baseline_of(entry: Entry) -> Player:
+    """Returns who plays an entry without learning."""
     if entry.agent == "better_sensing":
-        return maze.maze10_better_sensing(), follow_advice
-    return commands.baseline(problems.make(entry.problem), entry.agent)
+        return Player(maze.maze10_better_sensing(), follow_advice)
+    return baseline(problems.make(entry.problem), entry.agent)
 
 
-def curves(task: Task) -> Iterator[Result]:
-    """Held-out returns while learning, and that of the policy which was returned."""
+def curves(task: Task) -> Iterator[Curve]:
+    """Yields each seed's held-out returns while learning, and that of the returned policy."""
     for seed, (steps, held_out) in zip(task.run.seed_numbers, task.folder.curves(), strict=True):
         returned = pytrees.read_about(task.folder.policy(seed))["held_out"]
         yield {
@@ -301,21 +292,27 @@ def curves(task: Task) -> Iterator[Result]:
         }
 
 
-def extra(task: Task, whole: Evaluation) -> Result:
-    """Where one can sense: crashes into doors, where learning led, and when and where the best seed's policy senses."""
+def extra(task: Task, trainer: Trainer | None, whole: Evaluation) -> Extra:
+    """Returns what is counted besides the return, on problems with sensing.
+
+    These are crashes into doors, the last policies, and when and where the best seed senses.
+    """
     if task.entry.problem not in problems.WITH_SENSING:
         return {}
-    problem = task.mdp().problem
-    found = crashes(problem, whole)
-    if task.entry.learns:
-        last = rollout.pool_seeds(played(task, learned(task, task.last_policy)))
+    problem = trainer.mdp.problem if trainer else problems.make(task.entry.problem).problem
+    found: Any = crashes(problem, whole)
+    if trainer:
+        last = rollout.pool_seeds(played(task, learned(task, trainer, task.last_policy)))
         found["at_the_end"] = {**last.summary(), **crashes(problem, last)}
     best = policies.best(task.folder) if task.entry.mapped else None
-    return {**found, "sensing": places.measured(best)} if best else found
+    return {**found, "sensing": sensing.measured(best)} if best else found
 
 
-def crashes(problem: Any, whole: Evaluation) -> Result:
-    """Of Door4, steps in touch with a closed door per episode, and the share of episodes without any."""
+def crashes(problem: Any, whole: Evaluation) -> dict[str, Any]:
+    """Returns crashes per episode on Door4, and the share of episodes without any.
+
+    A crash is a step in touch with a closed door.
+    """
     if not isinstance(problem, doors.Doors):
         return {}
     assert whole.sensed is not None and whole.success is not None
@@ -325,19 +322,21 @@ def crashes(problem: Any, whole: Evaluation) -> Result:
     return {"crashes": crashed, "crash_free": float((counts == 0).mean())}
 
 
-# ---- conclude ----------------------------------------------------------------------------------------------------
+# ---- conclude ------------------------------------------------------------------------------------
 
 
 def kept(budget: Budget) -> dict[str, Result]:
-    """Every result there is, in the plan's order."""
-    tasks = [Task(entry, budget) for entry in PLAN.values()]
-    return {task.name: files.read_json(task.result) for task in tasks if task.result.exists()}
+    """Returns every result there is, in the plan's order."""
+    found: dict[str, Any] = {}
+    for task in [Task(entry, budget) for entry in PLAN.values()]:
+        if task.result.exists():
+            found[task.name] = files.read_json(task.result)
+    return found
 
 
-def conclude(budget: Budget) -> None:
-    """The policies that come with seerax, and pages, pictures and films of all results there are."""
+def conclude(budget: Budget) -> Iterator[Path]:
+    """Ships the best policies, and writes pages, pictures and films of all results there are."""
     results = kept(budget)
     if budget.name == "full":
         policies.ship(results, budget.runs)
-    for path in report.write(results, budget):
-        commands.out.print(f"{path}")
+    yield from report.write(results, budget)

@@ -1,4 +1,4 @@
-"""Judge: what was played, as advantages and in sums."""
+"""Judge: what was played, as advantages and as statistics of the whole batch."""
 
 from __future__ import annotations
 
@@ -17,15 +17,14 @@ from seerax.ppo.play import Trajectory
 def advantages(
     trajectory: Trajectory, last_value: Array, discount: float, gae_lambda: float
 ) -> Array:
-    """Generalised advantage estimates, backwards once.
+    """Computes generalised advantage estimates in one backward pass.
 
-    After a step that ended its episode the next recorded value is that of the last situation, because the fresh
-    start comes a step later: it is used after a time-out and not after a true end.
+    After a step that ended its episode the next recorded value is that of the last situation,
+    because the fresh start comes one step later. It is used after a time-out and not after a true
+    end.
     """
 
-    def body(
-        carry: tuple[Array, Array], step: tuple[Array, ...]
-    ) -> tuple[tuple[Array, Array], Array]:
+    def body(carry: tuple[Array, Array], step: tuple[Array, ...]) -> tuple[tuple, Array]:
         following, next_value = carry
         reward, value, terminated, over = step
         surprise = reward + discount * (1 - terminated) * next_value - value
@@ -48,58 +47,55 @@ class Moments(NamedTuple):
 
 
 class Summary(NamedTuple):
-    """What an iteration's play amounts to, over all devices and live steps."""
+    """Statistics of one iteration's play, over all devices and live steps."""
 
     target: Moments
     advantage: Moments
     inputs: Moments
     steps: Array
     ended: Array  # episodes
-    episode_return: Array  # their mean return, exploration included
+    episode_return: Array  # their mean, exploration included
     unsound: Array  # steps that led to a state, belief or advice that is not finite
 
 
 def batch_statistics(
     params: Params, trajectory: Trajectory, advantage: Array, target: Array
 ) -> Summary:
-    """All statistics in one message between the devices: several in no fixed order could wait for each other."""
+    """All-reduces the statistics as one vector: several messages in no fixed order could wait for
+    each other.
+    """
     live = trajectory.live.astype(jnp.float32)
     measured = (target, advantage, trajectory.inputs)
-    centres = (
-        params.values.mean,
-        jnp.zeros(()),
-        params.inputs.mean,
-    )  # near the means: exact enough in 32 bits
+    # Sums around a point near the mean are exact enough in 32 bits.
+    centres = (params.values.mean, jnp.zeros(()), params.inputs.mean)
 
     def sums(x: Array, centre: Array) -> Moments:
-        weight, away = live.reshape(*live.shape, *[1] * (x.ndim - 2)), x - centre
+        weight = live.reshape(*live.shape, *[1] * (x.ndim - 2))
+        away = x - centre
         return Moments((weight * away).sum((0, 1)), (weight * away**2).sum((0, 1)))
 
-    unsound = (~trajectory.extras).sum().astype(jnp.float32)
     counts = (
         live.sum(),
         trajectory.over.sum().astype(jnp.float32),
         (trajectory.over * trajectory.episode_return).sum(),
-        unsound,
+        (~trajectory.extras).sum().astype(jnp.float32),
     )
     local = ([sums(x, centre) for x, centre in zip(measured, centres, strict=True)], counts)
-    each, (steps, ended, episode_return, unsound) = jax.tree.map(
+    each, (steps, ended, returns, unsound) = jax.tree.map(
         lambda x: x * jax.lax.psum(1, devices.WORLDS), mean_over_devices(local)
     )
 
     def moments(total: Moments, centre: Array) -> Moments:
-        first, second = total.mean / steps, total.variance / steps
+        first = total.mean / steps
+        second = total.variance / steps
         return Moments(centre + first, jnp.maximum(second - first**2, 0.0))
 
-    target_, advantage_, inputs_ = (
-        moments(total, centre) for total, centre in zip(each, centres, strict=True)
-    )
-    return Summary(
-        target_, advantage_, inputs_, steps, ended, episode_return / jnp.maximum(ended, 1), unsound
-    )
+    of_target, of_advantage, of_inputs = map(moments, each, centres)
+    mean_return = returns / jnp.maximum(ended, 1)
+    return Summary(of_target, of_advantage, of_inputs, steps, ended, mean_return, unsound)
 
 
 def mean_over_devices(x: Any) -> Any:
-    """The mean over all devices, as one message."""
+    """Averages a pytree over all devices in one all-reduce."""
     vector, unravel = ravel_pytree(x)
     return unravel(jax.lax.pmean(vector, devices.WORLDS))

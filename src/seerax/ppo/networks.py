@@ -1,9 +1,10 @@
-"""The networks: an actor, a critic, and the running statistics that keep both in comfortable numbers."""
+"""The networks: an actor, a critic, and the running statistics that keep their numbers near one."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import equinox as eqx
 import jax
@@ -11,6 +12,29 @@ import jax.numpy as jnp
 from jax import Array
 
 from seerax.core import Key
+from seerax.ppo.config import Config
+
+
+class Network(Protocol):
+    """What PPO trains: any `equinox.Module` with these two methods, called on rows of inputs [...,
+    n].
+
+    Where the optional methods exist, they are used:
+      rescale_value(old, new) -> Network   the same value in units of another `Normaliser` (PopArt)
+      cap_log_std(ceiling) -> Network      the same network, its exploration under a ceiling
+
+    """
+
+    def policy(self, x: Array) -> tuple[Array, Array]:
+        """Returns the mean [..., a] and the log standard deviation of a Gaussian over raw actions."""
+        ...
+
+    def value(self, x: Array) -> Array:
+        """Returns the expected return, [...], in units of the normalised value targets."""
+        ...
+
+
+NetworkFactory = Callable[[Key, int, int, Config], Any]  # (key, inputs, actions, config) -> Network
 
 
 class MLP(eqx.Module):
@@ -20,7 +44,9 @@ class MLP(eqx.Module):
     biases: list[Array]
 
     def __init__(self, key: Key, sizes: tuple[int, ...], head_scale: float):
-        """Normal weights that keep the size of their inputs; `head_scale` 0 makes the output zero everywhere."""
+        """Draws normal weights that keep the size of their inputs; `head_scale` 0 makes every
+        output zero.
+        """
         keys = jax.random.split(key, len(sizes) - 1)
         gains = [1.0] * (len(sizes) - 2) + [head_scale]
         shapes = list(pairwise(sizes))
@@ -49,12 +75,39 @@ class ActorCritic(eqx.Module):
         self.critic = MLP(critic_key, (inputs, *hidden, 1), head_scale=1.0)
         self.log_std = jnp.log(exploration)
 
+    def policy(self, x: Array) -> tuple[Array, Array]:
+        return self.actor(x), self.log_std
+
     def value(self, x: Array) -> Array:
         return self.critic(x)[..., 0]
 
+    def rescale_value(self, old: Normaliser, new: Normaliser) -> ActorCritic:
+        weight = self.critic.weights[-1] * old.std / new.std
+        bias = (self.critic.biases[-1] * old.std + old.mean - new.mean) / new.std
+        last_layer = lambda net: (net.critic.weights[-1], net.critic.biases[-1])  # noqa: E731
+        return eqx.tree_at(last_layer, self, (weight, bias))
+
+    def cap_log_std(self, ceiling: Array) -> ActorCritic:
+        return eqx.tree_at(lambda net: net.log_std, self, jnp.minimum(self.log_std, ceiling))
+
+
+def actor_critic(key: Key, inputs: int, actions: int, config: Config) -> ActorCritic:
+    """Creates the default network. Its mean is zero, so a residual starts exactly at the advice."""
+    return ActorCritic(key, inputs, config.hidden, exploration_of(config, actions))
+
+
+def exploration_of(config: Config, actions: int) -> Array:
+    """Returns the initial standard deviation of every raw action, [actions]."""
+    return jnp.broadcast_to(jnp.asarray(config.exploration), (actions,))
+
+
+def draw_raw(key: Key, mean: Array, log_std: Array) -> Array:
+    """Draws raw actions from a diagonal Gaussian."""
+    return mean + jnp.exp(log_std) * jax.random.normal(key, mean.shape)
+
 
 def log_prob(raw: Array, mean: Array, log_std: Array) -> Array:
-    """Of a diagonal Gaussian, summed over the last axis."""
+    """Returns the log-density of a diagonal Gaussian, summed over the last axis."""
     z = (raw - mean) * jnp.exp(-log_std)
     return -(0.5 * z**2 + log_std + 0.5 * jnp.log(2 * jnp.pi)).sum(-1)
 
@@ -81,7 +134,7 @@ class Normaliser(NamedTuple):
         return x * self.std + self.mean
 
     def merge(self, mean: Array, variance: Array, count: Array) -> Normaliser:
-        """These statistics and a new batch's, as if computed over both at once (Chan et al.)."""
+        """Returns the statistics over the old entries and a new batch together (Chan et al.)."""
         total = self.weight + count
         share = count / jnp.maximum(total, 1)
         delta = mean - self.mean

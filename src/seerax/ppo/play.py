@@ -4,33 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import Array
 
+from seerax.agents import Agent
 from seerax.compute import devices
 from seerax.core import Action, BeliefMDP, Key, World, finite_parts
-from seerax.ppo.networks import log_prob
+from seerax.ppo.networks import draw_raw, log_prob
 from seerax.ppo.params import Params
 
-if TYPE_CHECKING:
-    from seerax.ppo.trainer import PPO
-
-
-class TrainState(NamedTuple):
-    """All that changes from one iteration to the next."""
-
-    params: Params
-    opt_state: Any
-    worlds: World  # [worlds]
-    key: Key
-    iteration: Array
+Note = Callable[[World, Action, World], Any]  # what to record of a step besides
 
 
 class Trajectory(NamedTuple):
-    """What was seen, done and earned; every field is [length, worlds, ...]."""
+    """What was seen, done and earned; every field is [rollout_length, worlds, ...]."""
 
     inputs: Array
     raw: Array
@@ -40,13 +30,15 @@ class Trajectory(NamedTuple):
     terminated: Array
     over: Array
     live: Array  # False for the step on which a world starts afresh
-    episode_return: Array  # the episode's return where `over`
-    extras: Any = None  # of each step, what `play` was told to note; by default whether what came of it is sound
+    episode_return: Array  # where `over`
+    extras: Any = None  # what `play` was asked to note of each step
 
 
 def staggered_worlds(key: Key, mdp: BeliefMDP, count: int) -> World:
-    """Fresh worlds whose clocks stand anywhere: episodes that only the clock ends would else march in step for ever,
-    and an iteration would see beginnings only, or ends only. The cut first episodes are bootstrapped like any other.
+    """Creates fresh worlds whose clocks stand anywhere.
+
+    Episodes that only the clock ends would otherwise stay in step for ever, and an iteration would
+    see beginnings only, or ends only. The shortened first episodes are bootstrapped like any other.
     """
     reset_key, clock_key = jax.random.split(key)
     worlds = jax.vmap(mdp.reset)(jax.random.split(reset_key, count))
@@ -54,56 +46,60 @@ def staggered_worlds(key: Key, mdp: BeliefMDP, count: int) -> World:
 
 
 def split_keys(key: Key) -> tuple[Key, Key, Key]:
-    """(the next iteration's key, this device's key to play, and to shuffle)"""
+    """Returns the next iteration's key, and this device's keys to play and to shuffle."""
     key, local = jax.random.split(key)
-    play_key, shuffle_key = jax.random.split(
-        jax.random.fold_in(local, jax.lax.axis_index(devices.WORLDS))
-    )
+    local = jax.random.fold_in(local, jax.lax.axis_index(devices.WORLDS))
+    play_key, shuffle_key = jax.random.split(local)
     return key, play_key, shuffle_key
 
 
 def is_sound(world: World, action: Action, following: World) -> Array:
+    """True if a step led to a state, belief and advice that are finite."""
     return jnp.stack(finite_parts(following.situation)).all()
 
 
 def play(
-    ppo: PPO,
+    mdp: BeliefMDP,
+    agent: Agent,
+    length: int,
     key: Key,
     params: Params,
     worlds: World,
-    note: Callable[[World, Action, World], Any] = is_sound,
+    note: Note = is_sound,
 ) -> tuple[World, Trajectory, Array]:
-    """Every world `length` steps on, with exploration noise."""
+    """Returns every world `length` steps on, what happened on the way, and the value of where each
+    stands.
+    """
     network = params.network
     count = worlds.over.shape[0]
 
     def look(worlds: World) -> tuple[Array, Array]:
-        inputs = jax.vmap(partial(ppo.agent.inputs, ppo.mdp))(worlds.situation)
-        return inputs, params.values.restore(network.value(params.inputs.normalise(inputs)))
+        inputs = jax.vmap(partial(agent.inputs, mdp))(worlds.situation)
+        value = network.value(params.inputs.normalise(inputs))
+        return inputs, params.values.restore(value)
 
-    def body(
-        carry: tuple[World, Array, Array], key: Key
-    ) -> tuple[tuple[World, Array, Array], Trajectory]:
+    def body(carry: tuple[World, Array, Array], key: Key) -> tuple[tuple, Trajectory]:
         worlds, inputs, value = carry
         noise_key, step_key = jax.random.split(key)
-        mean = network.actor(params.inputs.normalise(inputs))
-        raw = mean + jnp.exp(network.log_std) * jax.random.normal(noise_key, mean.shape)
-        actions = jax.vmap(ppo.agent.compose)(worlds.situation, raw)
-        following, outcome = jax.vmap(ppo.mdp.step)(
-            jax.random.split(step_key, count), worlds, actions
-        )
-        probability = log_prob(raw, mean, network.log_std)
-        earned = outcome.reward + outcome.bonus
-        live = ~worlds.over
-        extras = jax.vmap(note)(worlds, actions, following)
-        ends = (outcome.terminated, outcome.over)
+        mean, log_std = network.policy(params.inputs.normalise(inputs))
+        raw = draw_raw(noise_key, mean, log_std)
+        actions = jax.vmap(agent.compose)(worlds.situation, raw)
+        step_keys = jax.random.split(step_key, count)
+        following, outcome = jax.vmap(mdp.step)(step_keys, worlds, actions)
         trajectory = Trajectory(
-            inputs, raw, probability, value, earned, *ends, live, following.episode_return, extras
+            inputs=inputs,
+            raw=raw,
+            log_prob=log_prob(raw, mean, log_std),
+            value=value,
+            reward=outcome.reward + outcome.bonus,
+            terminated=outcome.terminated,
+            over=outcome.over,
+            live=~worlds.over,
+            episode_return=following.episode_return,
+            extras=jax.vmap(note)(worlds, actions, following),
         )
         return (following, *look(following)), trajectory
 
-    first = (worlds, *look(worlds))
-    (worlds, _, last_value), trajectory = jax.lax.scan(
-        body, first, jax.random.split(key, ppo.config.rollout_length)
-    )
+    start = (worlds, *look(worlds))
+    (worlds, _, last_value), trajectory = jax.lax.scan(body, start, jax.random.split(key, length))
     return worlds, trajectory, last_value

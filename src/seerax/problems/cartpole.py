@@ -1,7 +1,7 @@
-"""Cartpole with an unknown cart mass and pole length, and noise on the control: keep the pole upright.
+"""Cartpole with unknown cart mass and pole length and a noisy motor: keep the pole upright.
 
-Rules follow the paper; masses, time step, noise, start and the regulators' cost of states are the constants of the
-authors' code. See docs/problems.md.
+The rules follow the paper; masses, time step, noise, start and the regulators' cost of states are
+the constants of the authors' code. See docs/problems.md.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from seerax.core import Action, BeliefMDP, Expert, Key, Latent, Situation, Step
 from seerax.experts import lqr
 from seerax.filters import Categorical
 
-# ---- constants ---------------------------------------------------------------------------------------------------
+# ---- constants -----------------------------------------------------------------------------------
 
 LOW, HIGH = 0.5, 2.0  # of the cart's mass (kg) and of half the pole's length (m)
 CELLS = 3  # per latent
@@ -31,28 +31,33 @@ NEWTONS = 10.0  # per unit of action
 STRONGEST = 10.0  # action
 NOISE = 3.0  # std, in units of action
 START = 0.5  # all four numbers of the state ~ U(-START, START)
-EDGE, TOPPLED = 4.0, 1.2  # failed beyond these, in m and rad
-ROUNDING = 0.01  # m/s^2: what single precision leaves unknown of an acceleration
+EDGE, TOPPLED = 4.0, 1.2  # the episode fails beyond these, in m and rad
+ROUNDING = 0.01  # m/s^2: the rounding error of an acceleration in single precision
 STATE_COST = np.diag([100.0, 1.0, 500.0, 1.0])  # Q of the regulators
 CONTROL_COST = np.array([[4.0]])  # R
 NODES = 25  # per latent, of the lattice of regulators
 
-# ---- state -------------------------------------------------------------------------------------------------------
+# ---- state ---------------------------------------------------------------------------------------
 
 
 class CartpoleState(NamedTuple):
+    """Position (m), velocity, angle (rad) and angular velocity: all scalars."""
+
     position: Array
     velocity: Array
     angle: Array  # 0 is upright
     spin: Array
 
 
-# ---- problem -----------------------------------------------------------------------------------------------------
+# ---- problem -------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Cartpole:
-    """The latent is (cart mass, half pole length). Action: one number, the horizontal force in units of 10 N."""
+    """Cartpole, where the latent is (cart mass, half the pole's length).
+
+    The action is one number, the horizontal force in units of 10 N.
+    """
 
     noise: float = NOISE
     cell: float = CELL  # the filter's hypotheses are cells of this side; 0: exactly its support
@@ -77,15 +82,17 @@ class Cartpole:
         return jnp.stack(state)
 
     def succeeded(self, state: CartpoleState, latent: Latent, terminated: Array) -> Array:
-        """Still upright when the time is up."""
+        """True if the pole is still upright when the time is up."""
         return ~terminated
 
     def log_likelihood(
         self, state: CartpoleState, action: Action, next_state: CartpoleState, latent: Latent
     ) -> Array:
-        """Of both accelerations: the cart's is Gaussian through the noisy force, the pole's follows from the cart's.
+        """Returns the log-density of both accelerations, up to a constant.
 
-        Both are also uncertain because the latent may lie anywhere in its cell: its variance there, propagated.
+        The cart's acceleration is Gaussian through the noisy force; the pole's follows from it.
+        Both are also uncertain because the latent may lie anywhere in its cell: the variance of the
+        latent within the cell is propagated to them.
         """
         cart = (next_state.velocity - state.velocity) / SECONDS
         pole = (next_state.spin - state.spin) / SECONDS
@@ -100,7 +107,7 @@ class Cartpole:
         return told + log_normal(pole - expected, self._tolerance(slope))
 
     def _tolerance(self, slope: Array) -> Array:
-        """Variance of what has this slope in the latent, for a latent uniform over its cell."""
+        """Returns the variance of a quantity with this slope in a latent uniform over its cell."""
         return (slope**2).sum() * self.cell**2 / 12 + ROUNDING**2
 
     def draw(self, ax: Any, situation: Situation, action: Action, latent: Latent) -> None:
@@ -108,7 +115,7 @@ class Cartpole:
 
 
 def push(state: CartpoleState, force: Array, latent: Latent) -> CartpoleState:
-    """One explicit Euler step."""
+    """Returns the state after one explicit Euler step."""
     position, velocity, angle, spin = state
     cart = cart_acceleration(state, force, latent)
     pole = pole_acceleration(state, cart, latent)
@@ -121,7 +128,10 @@ def push(state: CartpoleState, force: Array, latent: Latent) -> CartpoleState:
 
 
 def cart_acceleration(state: CartpoleState, force: Array, latent: Latent) -> Array:
-    """x'' from M x'' + m l (theta'' cos theta - theta'^2 sin theta) = F, with theta'' as below; M = cart + m."""
+    """Solves M x'' + m l (theta'' cos theta - theta'^2 sin theta) = F for x''.
+
+    Here M is the mass of cart and pole together, and theta'' that of `pole_acceleration`.
+    """
     mass, length = latent
     sine, cosine = jnp.sin(state.angle), jnp.cos(state.angle)
     pulled = POLE_MASS * sine * (length * state.spin**2 - 0.75 * GRAVITY * cosine)
@@ -129,20 +139,23 @@ def cart_acceleration(state: CartpoleState, force: Array, latent: Latent) -> Arr
 
 
 def pole_acceleration(state: CartpoleState, cart: Array, latent: Latent) -> Array:
-    """theta'' from 4/3 l theta'' = g sin theta - x'' cos theta: the force moves the pole through the cart alone."""
+    """Solves 4/3 l theta'' = g sin theta - x'' cos theta for theta''.
+
+    The force moves the pole only through the cart.
+    """
     return 0.75 * (GRAVITY * jnp.sin(state.angle) - cart * jnp.cos(state.angle)) / latent[1]
 
 
 def log_normal(residual: Array, variance: Array) -> Array:
-    """Log-density of N(0, variance), up to a constant."""
+    """Returns the log-density of N(0, variance) at the residual, up to a constant."""
     return -0.5 * (residual**2 / variance + jnp.log(variance))
 
 
-# ---- expert ------------------------------------------------------------------------------------------------------
+# ---- expert --------------------------------------------------------------------------------------
 
 
 def regulator() -> Expert:
-    """Told mass and length, the linear-quadratic regulator of the upright pole without noise."""
+    """Creates the linear-quadratic regulator of the upright pole, given mass and length."""
 
     def dynamics(state: Array, control: Array, latent: Array) -> Array:
         return jnp.stack(push(CartpoleState(*state), NEWTONS * control[0], latent))
@@ -153,24 +166,25 @@ def regulator() -> Expert:
     return Expert(lqr.gains(dynamics, STATE_COST, CONTROL_COST, LOW, HIGH, NODES), act)
 
 
-# ---- builder -----------------------------------------------------------------------------------------------------
+# ---- builder -------------------------------------------------------------------------------------
 
 
 def grid(cells: int) -> Array:
-    """Centres of cells x cells equal squares, [cells^2, 2], in rows of equal mass."""
+    """Returns the centres of cells x cells equal squares, [cells^2, 2], in rows of equal mass."""
     side = (HIGH - LOW) / cells
     centres = LOW + side * (np.arange(cells) + 0.5)
     return jnp.array(list(itertools.product(centres, centres)), jnp.float32)
 
 
 def cartpole() -> BeliefMDP:
-    """Belief over the cells of a coarse grid, the belief-weighted sum of their centres' regulators."""
-    problem, expert = Cartpole(), regulator()
+    """Builds a belief over the cells of a coarse grid and the weighted sum of their regulators."""
+    problem = Cartpole()
+    expert = regulator()
     filter = Categorical(grid(CELLS), problem.log_likelihood)
     return BeliefMDP(problem, filter, advice.weighted(filter, expert), expert)
 
 
-# ---- drawing -----------------------------------------------------------------------------------------------------
+# ---- drawing -------------------------------------------------------------------------------------
 
 CART_HEIGHT, WHEEL = 0.45, 0.12
 ARROW = 0.18  # metres per unit of action
@@ -178,8 +192,8 @@ MAP_SIDE, MAP_CORNER = 2.1, np.array([-1.05, -3.0])  # the picture of the belief
 
 
 def draw_cartpole(ax: Any, situation: Situation, action: Action, latent: Latent) -> None:
-    """The cart (the heavier the wider) and its pole, the force taken and the force advised, belief and true latent."""
-    from seerax.drawing import Pen  # matplotlib is for those who draw
+    """Draws cart and pole, the forces taken and advised, the belief and the true latent."""
+    from seerax.drawing import Pen  # imports matplotlib, which only drawing needs
 
     state, belief, advised = situation
     pen = Pen(ax)
@@ -199,11 +213,14 @@ def draw_cartpole(ax: Any, situation: Situation, action: Action, latent: Latent)
 
 
 def cart_width(latent: Latent) -> float:
+    """Returns the width of the cart in the drawing: the heavier, the wider."""
     return 0.5 + 0.5 * float(latent[0])
 
 
 def draw_cart(pen: Any, state: CartpoleState, latent: Latent) -> None:
-    x, width = state.position, cart_width(latent)
+    """Draws the cart on its wheels, the pole and the hinge between them."""
+    x = state.position
+    width = cart_width(latent)
     hinge = np.array([x, CART_HEIGHT + 2 * WHEEL])
     tip = hinge + 2 * latent[1] * np.array([np.sin(state.angle), np.cos(state.angle)])
     for side in (-0.3, 0.3):
@@ -214,7 +231,10 @@ def draw_cart(pen: Any, state: CartpoleState, latent: Latent) -> None:
 
 
 def draw_grid(pen: Any, chances: np.ndarray, latent: Latent) -> None:
-    """The cells as opaque as they are believed in, mass to the right, length upwards; a star at the true latent."""
+    """Draws each cell with its probability as opacity, and a star at the true latent.
+
+    Mass increases to the right, length upwards.
+    """
     side = MAP_SIDE / CELLS
     for (i, j), chance in zip(np.ndindex(CELLS, CELLS), chances, strict=True):
         corner = MAP_CORNER + side * np.array([i, j])

@@ -1,7 +1,7 @@
-"""Door4: a wall with four doors, each open or closed; find an open one. Looking costs little, crashing much.
+"""Door4: find an open one of four doors in a wall. Sensing costs little, crashing costs much.
 
-Rules and rewards follow the paper; body, wall, doors, start and target are the constants of the authors' code. See
-docs/problems.md.
+Rules and rewards follow the paper; body, wall, doors, start and target are the constants of the
+authors' code. See docs/problems.md.
 """
 
 from __future__ import annotations
@@ -20,25 +20,20 @@ from seerax.core import Action, BeliefMDP, Expert, Key, Latent, Situation, State
 from seerax.filters import Categorical
 from seerax.problems import pointmass
 from seerax.problems.pointmass import SPHERE
+from seerax.problems.voting import SENSING_VOTE, set_vote
 
-# ---- constants ---------------------------------------------------------------------------------------------------
+# ---- constants -----------------------------------------------------------------------------------
 
 HALF = 1.4  # the arena is [-HALF, HALF]^2
 WALL_Y = 0.3
 DOORS_X = np.array([-1.0, -0.4, 0.4, 1.0])  # centres
 DOOR_WIDTH = 0.4
-PIECES_X = [
-    (-1.5, -1.2),
-    (-0.8, -0.6),
-    (-0.2, 0.2),
-    (0.6, 0.8),
-    (1.2, 1.5),
-]  # the wall between the doors
+# The wall between the doors.
+PIECES_X = [(-1.5, -1.2), (-0.8, -0.6), (-0.2, 0.2), (0.6, 0.8), (1.2, 1.5)]
 PIECES = np.array([[(low, WALL_Y), (high, WALL_Y)] for low, high in PIECES_X])
 CENTRES = np.array([(x, WALL_Y) for x in DOORS_X])
-BARS = np.array(
-    [[(x - DOOR_WIDTH / 2, WALL_Y), (x + DOOR_WIDTH / 2, WALL_Y)] for x in DOORS_X]
-)  # closed doors
+# The closed doors.
+BARS = np.array([[(x - DOOR_WIDTH / 2, WALL_Y), (x + DOOR_WIDTH / 2, WALL_Y)] for x in DOORS_X])
 START_X, START_Y = 1.0, -1.0  # x ~ U(-START_X, START_X)
 TARGET = np.array([0.0, 1.2])
 TARGET_RADIUS = 0.2
@@ -48,10 +43,12 @@ SPEED, GAIN = 1.0, 3.0  # the experts' speed, and thrust per missing m/s
 IN_FRONT, BEHIND = 0.1, 0.5  # y of the experts' waypoints before and after the wall
 IN_LINE = 0.08  # they go through when they are this close to the middle of the door
 
-# ---- state -------------------------------------------------------------------------------------------------------
+# ---- state ---------------------------------------------------------------------------------------
 
 
 class DoorState(NamedTuple):
+    """The body, what its last step did at the doors, and what was read of them."""
+
     position: Array
     velocity: Array
     crashed: Array  # [4]: this step touched that closed door
@@ -60,14 +57,14 @@ class DoorState(NamedTuple):
     sensed: Array
 
 
-# ---- problem -----------------------------------------------------------------------------------------------------
+# ---- problem -------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Doors:
-    """The latent says of each door, [4], whether it is open (1) or closed (0); never are all closed.
+    """Door4, where the latent is 1 for each open door and 0 for each closed one, [4], never all 0.
 
-    Action: two thrusts, and sensing if the third is positive.
+    The action is two thrusts and a third number, which senses if it is positive.
     """
 
     sensing_cost: float = SENSING_COST
@@ -93,7 +90,8 @@ class Doors:
         motion = pointmass.move(
             SPHERE, walls, HALF, state.position, state.velocity, action[:2], there
         )
-        crashed, passed = motion.touched[len(PIECES) :], crossings(motion.path)
+        crashed = motion.touched[len(PIECES) :]
+        passed = crossings(motion.path)
         sensed = self.senses(state, action)
         right = jax.random.bernoulli(key, accuracy(motion.position))
         reading = jnp.where(sensed, jnp.where(right == (latent == 1), OPEN, CLOSED), UNKNOWN)
@@ -106,7 +104,7 @@ class Doors:
         )
 
     def features(self, state: DoorState) -> Array:
-        """Position, velocity, offset to the target, and which door was crashed into or passed in this step."""
+        """Returns position, velocity, offset to the target, and each door's crash and passage."""
         offset = TARGET - state.position
         return jnp.concatenate(
             [state.position, state.velocity, offset, state.crashed, state.passed]
@@ -116,8 +114,8 @@ class Doors:
         return action[2] > 0
 
     def with_sensing(self, action: Action, on: Array) -> Action:
-        """A small vote for or against sensing, which a residual can easily overrule."""
-        return action.at[2].set(jnp.where(on, 0.1, -0.1))
+        """Returns the action with a small vote for or against sensing."""
+        return set_vote(action, 2, on)
 
     def succeeded(self, state: DoorState, latent: Latent, terminated: Array) -> Array:
         return arrived(state)
@@ -125,7 +123,7 @@ class Doors:
     def log_likelihood(
         self, state: State, action: Action, next_state: DoorState, latent: Latent
     ) -> Array:
-        """Of the reading, bit by bit; a crash or a passage tells the truth about its door."""
+        """Returns that of the reading, bit by bit; a crash or passage reveals its door exactly."""
         right = accuracy(next_state.position)
         said_open = next_state.reading == OPEN
         told = jnp.where(next_state.sensed, jnp.log(jnp.stack([right, 1 - right])), 0.0)
@@ -136,31 +134,42 @@ class Doors:
     def draw(self, ax: Any, situation: Situation, action: Action, latent: Latent) -> None:
         draw_doors(ax, situation, action, latent)
 
-    half = property(lambda self: HALF)
+    @property
+    def half(self) -> float:
+        """Returns half the side of the drawing, which shows [-half, half]^2."""
+        return HALF
 
     def draw_place(self, ax: Any) -> Any:
         return draw_room(ax)
 
     def place(self, state: DoorState) -> Array:
-        """Where the agent is in the drawing."""
+        """Returns where the agent is in the drawing."""
         return state.position
 
 
 def configurations() -> Array:
-    """All 16, [16, 4], as binary numbers in order: door 0 counts 8, 1 is open. The first one, all closed, cannot be."""
+    """Returns all 16 combinations, [16, 4], in binary order: 1 is open, and door 0 counts 8.
+
+    The first, with all doors closed, never occurs.
+    """
     return jnp.array(list(itertools.product([0.0, 1.0], repeat=4)))
 
 
 def accuracy(position: Array) -> Array:
-    """[4]: the probability that a door's bit is right, 0.5 + 0.5 exp(-distance to the door's centre)."""
-    x, y = CENTRES[:, 0] - position[0], CENTRES[:, 1] - position[1]
+    """Returns for each door, [4], the probability that its bit is right.
+
+    It is 0.5 + 0.5 exp(-distance to the door's centre).
+    """
+    x = CENTRES[:, 0] - position[0]
+    y = CENTRES[:, 1] - position[1]
     return 0.5 + 0.5 * jnp.exp(-jnp.sqrt(x**2 + y**2))
 
 
 def crossings(path: Array) -> Array:
-    """[4]: does the path [n, 2] cross the wall's centre line, up or down, in that door's opening?
+    """True for each door, [4], in whose opening the path [n, 2] crosses the wall's centre line.
 
-    There the body's centre keeps its contact distance from both posts, so any point of the crossing tells the door.
+    In an opening the body's centre keeps its contact distance from both posts, so any point of the
+    crossing identifies the door.
     """
     above = path[:, 1] > WALL_Y
     crosses = above[1:] != above[:-1]
@@ -169,51 +178,56 @@ def crossings(path: Array) -> Array:
 
 
 def arrived(state: DoorState) -> Array:
+    """True if the body is within the target."""
     return jnp.linalg.norm(TARGET - state.position) < TARGET_RADIUS
 
 
 def crashes(
     problem: Doors, returns: np.ndarray, sensed: np.ndarray, success: np.ndarray
 ) -> np.ndarray:
-    """Steps in touch with a closed door, of whole episodes: whatever else moves a return is known."""
+    """Returns how many steps of whole episodes touched a closed door.
+
+    They follow from the return, to which everything else contributes a known amount.
+    """
     return np.rint((TARGET_REWARD * success - problem.sensing_cost * sensed - returns) / CRASH_COST)
 
 
-# ---- expert ------------------------------------------------------------------------------------------------------
+# ---- expert --------------------------------------------------------------------------------------
 
 
 def nearest_door_expert() -> Expert:
-    """Told which doors are open, goes through the one closest to it and on to the target. Never senses."""
+    """Creates the expert that goes through the closest open door and never senses."""
 
     def act(state: DoorState, latent: Latent) -> Action:
         target = waypoint(state.position, latent)
-        return jnp.append(
-            pointmass.pursue(target, state.position, state.velocity, SPEED, GAIN), -0.1
-        )
+        thrust = pointmass.pursue(target, state.position, state.velocity, SPEED, GAIN)
+        return jnp.append(thrust, -SENSING_VOTE)
 
     return Expert(plan=lambda latent: latent, act=act)
 
 
 def waypoint(position: Array, latent: Latent) -> Array:
-    """A place in front of the closest open door, then one behind it, then the target."""
-    x, aside = jnp.float32(0), jnp.float32(jnp.inf)
-    for number, door in enumerate(DOORS_X):  # one by one: 16 experts run faster than with argmin
-        distance = jnp.abs(
-            door - position[0]
-        )  # all doors lie on one line: closest along it is closest
+    """Returns a place in front of the closest open door, then one behind it, then the target."""
+    x = jnp.float32(0)
+    aside = jnp.float32(jnp.inf)
+    for number, door in enumerate(DOORS_X):  # for 16 experts a loop is faster than argmin
+        # All doors lie on one line, so the closest along this line is the closest.
+        distance = jnp.abs(door - position[0])
         closer = (latent[number] == 1) & (distance < aside)
-        x, aside = jnp.where(closer, door, x), jnp.where(closer, distance, aside)
+        x = jnp.where(closer, door, x)
+        aside = jnp.where(closer, distance, aside)
     y = jnp.where(aside < IN_LINE, BEHIND, IN_FRONT)
     below = position[1] < WALL_Y
     return jnp.stack([jnp.where(below, x, TARGET[0]), jnp.where(below, y, TARGET[1])])
 
 
-# ---- builder -----------------------------------------------------------------------------------------------------
+# ---- builder -------------------------------------------------------------------------------------
 
 
 def door4(sensing_cost: float = SENSING_COST) -> BeliefMDP:
-    """Belief over the configurations, the belief-weighted sum of experts, sensing with probability 0.5."""
-    problem, expert = Doors(sensing_cost), nearest_door_expert()
+    """Builds a belief over the configurations, the weighted sum of experts and random sensing."""
+    problem = Doors(sensing_cost)
+    expert = nearest_door_expert()
     log_prior = jnp.where(configurations().any(-1), 0.0, -jnp.inf)
     filter = Categorical(configurations(), problem.log_likelihood, log_prior)
     ensemble = advice.sense_randomly(problem, advice.weighted(filter, expert))
@@ -221,15 +235,18 @@ def door4(sensing_cost: float = SENSING_COST) -> BeliefMDP:
 
 
 def door4_cheap_sensing() -> BeliefMDP:
-    """As the authors' code has it; the paper says 1."""
+    """Builds Door4 with the sensing cost of the authors' code, 0.1; the paper says 1."""
     return door4(sensing_cost=0.1)
 
 
-# ---- drawing -----------------------------------------------------------------------------------------------------
+# ---- drawing -------------------------------------------------------------------------------------
 
 
 def draw_doors(ax: Any, situation: Situation, action: Action, latent: Latent) -> None:
-    """Doors as red as they are believed to be blocked, a star behind each that is open; rings tell of sensing."""
+    """Draws each door with the probability that it is closed as opacity; a ring shows sensing.
+
+    A star marks each door that is really open.
+    """
     state, belief, advised = situation
     pen = draw_room(ax, 1 - np.exp(belief) @ np.asarray(configurations()))
     for x in DOORS_X[np.asarray(latent) == 1]:
@@ -241,7 +258,10 @@ def draw_doors(ax: Any, situation: Situation, action: Action, latent: Latent) ->
 
 
 def draw_room(ax: Any, blocked: np.ndarray | None = None) -> Any:
-    """Frame, wall, target and doors, and the pen they were drawn with. Without beliefs a door is an outline."""
+    """Draws frame, wall, target and doors, and returns the pen.
+
+    Doors are outlines if the probabilities that they are blocked are not given.
+    """
     pen = pointmass.draw_frame(ax, SPHERE, HALF)
     pen.ring(TARGET, TARGET_RADIUS, "faint", 1.2)
     pen.text(TARGET, "target", 9)
@@ -256,6 +276,6 @@ def draw_room(ax: Any, blocked: np.ndarray | None = None) -> Any:
 
 
 def draw_reading(pen: Any, reading: np.ndarray) -> None:
-    """What the sensor said, below each door."""
+    """Writes what the sensor read below each door."""
     for x, bit in zip(DOORS_X, reading, strict=True):
         pen.text((x, WALL_Y - 0.15), "open" if bit == OPEN else "closed", 8, "sensing")

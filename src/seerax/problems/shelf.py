@@ -1,7 +1,7 @@
-"""ArmShelf: a robot arm must find an object on one of two shelves, and hold its hand there without bumping into things.
+"""ArmShelf: a robot arm must find an object on two shelves and hold its hand there.
 
-The paper gives the task and the noise; the robot, the shelves, the rewards and where the object can be are the
-constants of the authors' code; the shapes that touch each other are ours. See docs/problems.md.
+The paper gives the task and the noise; the robot, the shelves, the rewards and where the object can
+be are the constants of the authors' code; the collision shapes are seerax's. See docs/problems.md.
 """
 
 from __future__ import annotations
@@ -18,22 +18,21 @@ from seerax import advice
 from seerax.core import Action, BeliefMDP, Expert, Key, Latent, Situation, State, Step
 from seerax.experts.arm import WAM_HIGH, WAM_LOW, WAM_ROWS, WAM_TOOL, Arm, Boxes, body, gaps
 from seerax.filters.gaussian import ExtendedKalman, Gaussian
+from seerax.problems.voting import SENSING_VOTE, set_vote
 
-# ---- constants ---------------------------------------------------------------------------------------------------
+# ---- constants -----------------------------------------------------------------------------------
 # Metres in the world frame: x points into the shelves, y to the left, z up.
 
 STRIDE = 0.01  # the farthest the hand moves along each axis in one step
-CLOSE = 0.08  # hand to object: there
-BLIND = 5.0  # standard deviation of what is observed without sensing
+CLOSE = 0.08  # from hand to object: the hand has reached it
+BLIND = 5.0  # standard deviation of a reading without sensing
 
 FRONT, BACK, RIGHT, LEFT, TOP = -0.1, 0.3, -0.73, -0.03, 0.75
 PLATES = (0.05, 0.40)  # height of the lower and the upper shelf
 THICKNESS = 0.01
 OBJECT_RADIUS, OBJECT_HALF = 0.03, 0.05  # it stands on its plate
-OBJECT_LOW, OBJECT_HIGH = (
-    np.array([0.0, -0.575]),
-    np.array([0.16, -0.175]),
-)  # where it can be, x and y
+OBJECT_LOW = np.array([0.0, -0.575])  # where it can be, x and y
+OBJECT_HIGH = np.array([0.16, -0.175])
 OBJECT_HEIGHTS = np.array([0.105, 0.455])
 SITES = np.array([(FRONT, -0.38, PLATES[1]), (FRONT, -0.38, PLATES[0])])  # the poses of the shelves
 SCALE = 0.3  # metres that count as 1 in the features
@@ -51,7 +50,10 @@ WAM = Arm(
 
 
 def shelf() -> tuple[np.ndarray, np.ndarray]:
-    """(low, high) corners, [5, 3]: lower plate, upper plate, right wall, left wall, back. There is no lid."""
+    """Returns the (low, high) corners, [5, 3], of two plates, right wall, left wall and back.
+
+    The lower plate comes first; there is no lid.
+    """
     sheets = np.array(
         [
             [(FRONT, RIGHT, PLATES[0]), (BACK, LEFT, PLATES[0])],
@@ -65,24 +67,29 @@ def shelf() -> tuple[np.ndarray, np.ndarray]:
     return sheets[:, 0] - thin * THICKNESS / 2, sheets[:, 1] + thin * THICKNESS / 2
 
 
-# ---- state -------------------------------------------------------------------------------------------------------
+# ---- state ---------------------------------------------------------------------------------------
 
 
 class ShelfState(NamedTuple):
+    """The arm, what the last step read and touched, and the time."""
+
     joints: Array  # [7], rad
     hand: Array  # [3]: the point between the fingers
     reading: Array  # [3]: where the object seems to be; the hand itself before the first step
     sensed: Array
     time: Array  # steps taken
-    touching: Array  # [2]: what the last move ran into: pairs of (part of the arm, part of the shelf), (part, object)
+    touching: Array  # [2]: number of contacts of the last move with the shelf, with the object
 
 
-# ---- problem -----------------------------------------------------------------------------------------------------
+# ---- problem -------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class ArmShelf:
-    """The latent is the object's position. Action: where to move the hand, and sensing if the fourth is positive."""
+    """ArmShelf, where the latent is the object's position.
+
+    The action is a move of the hand and a fourth number, which senses if it is positive.
+    """
 
     horizon: int = 200
     discount: float = 0.99
@@ -115,9 +122,10 @@ class ArmShelf:
         )
 
     def features(self, state: ShelfState) -> Array:
-        """Hand, joints, both shelves and the reading as seen from the hand, the noise, and what was touched.
+        """Returns hand, joints, shelves and reading relative to the hand, noise, contacts and time.
 
-        The noise is 1 without sensing and 0 with it: the true scale, the distance, would give the object away.
+        The noise is 1 without sensing and 0 with it: its true scale, the distance, would give the
+        object away. The time is the share of the episode that is left.
         """
         sites = (jnp.asarray(SITES, jnp.float32) - state.hand).ravel() / SCALE
         reading = (state.reading - state.hand) / jnp.where(state.sensed, SCALE, BLIND)
@@ -132,14 +140,17 @@ class ArmShelf:
         return action[3] > 0
 
     def with_sensing(self, action: Action, on: Array) -> Action:
-        """A small vote for or against sensing, which a residual can easily overrule."""
-        return action.at[3].set(jnp.where(on, 0.1, -0.1))
+        """Returns the action with a small vote for or against sensing."""
+        return set_vote(action, 3, on)
 
     def succeeded(self, state: ShelfState, latent: Latent, terminated: Array) -> Array:
         return jnp.linalg.norm(latent - state.hand) < CLOSE
 
     def noise(self, state: ShelfState, mean: Array, covariance: Array) -> Array:
-        """E[d^2] under the belief where the object was sensed from a distance d: nobody knows the true one."""
+        """Returns R: E[d^2] I under the belief if the object was sensed from a distance d.
+
+        The true distance is unknown to the filter.
+        """
         square = jnp.square(state.hand - mean).sum() + jnp.trace(covariance)
         return jnp.where(state.sensed, square, BLIND**2) * jnp.eye(3)
 
@@ -147,7 +158,7 @@ class ArmShelf:
         draw_shelf(self, ax, situation, action, latent)
 
     def _move(self, state: ShelfState, by: Array, latent: Latent) -> tuple[Array, Array, Array]:
-        """(joints, hand, what it ran into): a move that would end in something solid is not made."""
+        """Returns (joints, hand, contacts); a move that would end in contact is not made."""
         joints = WAM.moved(state.joints, by)
         frames = WAM.frames(joints)
         hits = gaps(body(frames), obstacles(latent)) < 0
@@ -161,7 +172,7 @@ class ArmShelf:
 
 
 def obstacles(latent: Latent) -> Boxes:
-    """The shelf, and last the object: a cylinder with round ends, all points within its radius of a short segment."""
+    """Returns the shelf's boxes and, last, the object: a short upright segment with a radius."""
     low, high = (jnp.asarray(corner, jnp.float32) for corner in shelf())
     half = jnp.array([0, 0, OBJECT_HALF - OBJECT_RADIUS])
     radius = jnp.zeros(len(low) + 1).at[-1].set(OBJECT_RADIUS)
@@ -169,40 +180,42 @@ def obstacles(latent: Latent) -> Boxes:
 
 
 def prior() -> Gaussian:
-    """Mean and covariance of where the object can be."""
+    """Returns mean and covariance of where the object can be."""
     mean = np.append((OBJECT_LOW + OBJECT_HIGH) / 2, OBJECT_HEIGHTS.mean())
     variance = np.append((OBJECT_HIGH - OBJECT_LOW) ** 2 / 12, OBJECT_HEIGHTS.var())
     return Gaussian(jnp.asarray(mean, jnp.float32), jnp.diag(jnp.asarray(variance, jnp.float32)))
 
 
-# ---- expert ------------------------------------------------------------------------------------------------------
+# ---- expert --------------------------------------------------------------------------------------
 
 HOLD = np.array([-0.04, 0.0, 0.015])  # from the object to where the hand stays
 OUTSIDE = -0.2  # the fingers are clear of the shelf up to this x of the hand
 BEFORE = 0.14  # the fingers are clear of the object if the hand is that far in front of it
 ASIDE = 0.03  # they pass it on both sides if the hand is at most that far beside it
-SURE = 0.1  # an object is taken to be on a shelf if it is at most that far above or below its place there
+SURE = 0.1  # an object counts as on a shelf within this distance of its height there
 FREE_Y = (-0.605, -0.145)  # where the hand is clear of the walls
-FREE_Z = np.array(
-    [(-1.0, -0.01), (0.105, 0.34), (0.455, 0.75)]
-)  # and of the plates: below, between and above them
+# Where the hand is clear of the plates: below, between and above them.
+FREE_Z = np.array([(-1.0, -0.01), (0.105, 0.34), (0.455, 0.75)])
 
 
 def reaching_expert() -> Expert:
-    """Told where the object is, brings the hand there without touching anything. Never senses."""
-    low, high = np.append(OBJECT_LOW, OBJECT_HEIGHTS[0]), np.append(OBJECT_HIGH, OBJECT_HEIGHTS[1])
+    """Creates the expert that brings the hand to the object without contact and never senses."""
+    low = np.append(OBJECT_LOW, OBJECT_HEIGHTS[0])
+    high = np.append(OBJECT_HIGH, OBJECT_HEIGHTS[1])
 
     def act(state: ShelfState, target: Latent) -> Action:
         way = (waypoint(state.hand, target) - state.hand) / STRIDE
-        return jnp.append(jnp.clip(way, -1, 1), -0.1)
+        return jnp.append(jnp.clip(way, -1, 1), -SENSING_VOTE)
 
     return Expert(plan=lambda latent: jnp.clip(latent, low, high), act=act)
 
 
 def waypoint(hand: Array, target: Array) -> Array:
-    """In front of the shelf to the object's height and side, then in, then around the object with the fingers.
+    """Returns where the hand goes next on its way to the object.
 
-    Where the hand cannot move freely it backs out first; it stays out while the object seems to be between the shelves.
+    In front of the shelf it moves to the object's height and side, then in, then it puts the
+    fingers around the object. Where it cannot move freely it backs out first; it stays out while
+    the object seems to be between the shelves.
     """
     x, y, z = hand
     place = jnp.argmin(jnp.abs(target[2] - OBJECT_HEIGHTS))
@@ -213,18 +226,17 @@ def waypoint(hand: Array, target: Array) -> Array:
     free = (x < OUTSIDE + STRIDE) | (fits & (straight | (x < target[0] - BEFORE + STRIDE)))
     inside = jnp.where(straight, target[0] + HOLD[0], target[0] - BEFORE)
     height = jnp.where(sure, jnp.clip(target[2] + HOLD[2], low + STRIDE, high - STRIDE), target[2])
-    level = jnp.clip(
-        z, *jnp.asarray(FREE_Z)[(z > jnp.array(PLATES)).sum()]
-    )  # off the plates, on the same side of them
+    # Clear of the plates, on the same side of them.
+    level = jnp.clip(z, *jnp.asarray(FREE_Z)[(z > jnp.array(PLATES)).sum()])
     aside = jnp.where(free, jnp.array([target[1], height]), jnp.array([y, level]))
     return jnp.append(jnp.where(fits, inside, OUTSIDE), aside)
 
 
-# ---- builder -----------------------------------------------------------------------------------------------------
+# ---- builder -------------------------------------------------------------------------------------
 
 
 def armshelf(sensing: float = 0.5) -> BeliefMDP:
-    """A Gaussian belief, the expert for its mean, sensing with the given probability."""
+    """Builds a Gaussian belief and the expert for its mean, with random sensing."""
     problem = ArmShelf()
     filter = ExtendedKalman(
         prior(), lambda state, latent: latent, lambda state: state.reading, problem.noise
@@ -234,7 +246,7 @@ def armshelf(sensing: float = 0.5) -> BeliefMDP:
     return BeliefMDP(problem, filter, ensemble, expert)
 
 
-# ---- drawing -----------------------------------------------------------------------------------------------------
+# ---- drawing -------------------------------------------------------------------------------------
 
 LOW, HIGH = np.array([-0.84, -0.76, -0.02]), np.array([0.34, 0.02, 0.78])  # what is shown
 ARROW = 0.12  # length of a full move
@@ -243,13 +255,14 @@ ELLIPSES = ((2.0, 0.2), (1.0, 0.35))  # standard deviations, opacity
 
 
 class View(NamedTuple):
-    """Seen with x to the right and another axis upwards, drawn `drop` lower on the page."""
+    """A view with x to the right and another axis upwards, drawn `drop` lower on the page."""
 
     up: int
     drop: float
     name: str
 
     def flat(self, points: Any) -> np.ndarray:
+        """Projects points [..., 3] onto the page, [..., 2]."""
         return np.asarray(points)[..., [0, self.up]] - np.array([0, self.drop])
 
 
@@ -259,8 +272,8 @@ SIDE, ABOVE = View(2, 0.0, "from the side"), View(1, 0.06, "from above")
 def draw_shelf(
     problem: ArmShelf, ax: Any, situation: Situation, action: Action, latent: Latent
 ) -> None:
-    """From the side, and below it from above."""
-    from seerax.drawing import Pen  # matplotlib is for those who draw
+    """Draws the view from the side and, below it, the view from above."""
+    from seerax.drawing import Pen  # imports matplotlib, which only drawing needs
 
     pen = Pen(ax)
     pen.page(LOW[0] - 0.02, HIGH[0] + 0.02, ABOVE.flat(LOW)[1] - 0.02, HIGH[2] + 0.02)
@@ -279,7 +292,7 @@ def draw_shelf(
 
 
 def draw_plates(pen: Any, view: View) -> None:
-    """The shelf, dark where it is seen edge on."""
+    """Draws the shelf, dark where it is seen edge on."""
     low, high = map(view.flat, shelf())
     thin = (high - low).min(-1) < 2 * THICKNESS
     for i in np.argsort(thin):
@@ -288,7 +301,7 @@ def draw_plates(pen: Any, view: View) -> None:
 
 
 def draw_belief(pen: Any, view: View, belief: Gaussian) -> None:
-    """One and two standard deviations."""
+    """Draws the belief as ellipses of one and two standard deviations."""
     from matplotlib.patches import Polygon
 
     from seerax.drawing import PALETTE
@@ -310,7 +323,7 @@ def draw_belief(pen: Any, view: View, belief: Gaussian) -> None:
 
 
 def draw_arm(pen: Any, view: View, state: ShelfState) -> None:
-    """The hand is red if its last move was blocked."""
+    """Draws the arm; the hand is red if its last move was blocked."""
     frames = WAM.frames(jnp.asarray(state.joints))
     ends, radius = map(np.asarray, body(frames))
     shoulder, elbow, forearm = view.flat(frames.origins)[[0, 3, 4]]
@@ -322,15 +335,13 @@ def draw_arm(pen: Any, view: View, state: ShelfState) -> None:
 
 
 def draw_object(pen: Any, view: View, latent: np.ndarray) -> None:
-    """In outline."""
+    """Draws the outline of the object."""
     middle = view.flat(latent)
     if view is ABOVE:
         pen.ring(middle, OBJECT_RADIUS, "truth", 1.2, style=":").set_gid("truth")
     else:
-        corners = middle + np.array([(-1, -1), (1, -1), (1, 1), (-1, 1)]) * (
-            OBJECT_RADIUS,
-            OBJECT_HALF,
-        )
+        half = (OBJECT_RADIUS, OBJECT_HALF)
+        corners = middle + np.array([(-1, -1), (1, -1), (1, 1), (-1, 1)]) * half
         sides = list(zip(corners, np.roll(corners, -1, 0), strict=True))
         pen.lines(sides, "truth", 1.2, ":").set_gid("truth")
 
@@ -338,8 +349,9 @@ def draw_object(pen: Any, view: View, latent: np.ndarray) -> None:
 def draw_choice(
     pen: Any, view: View, problem: ArmShelf, situation: Situation, action: Action
 ) -> None:
-    """Where to go, as advised and as chosen; a ring if it senses, and a dot where the object last seemed to be."""
-    state, hand = situation.state, view.flat(situation.state.hand)
+    """Draws the moves of action and advice, a ring if the action senses, and the last reading."""
+    state = situation.state
+    hand = view.flat(state.hand)
     if state.sensed:
         pen.disc(view.flat(state.reading), 0.014, "sensing")
     if problem.senses(state, action):

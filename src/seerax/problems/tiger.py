@@ -1,4 +1,4 @@
-"""Tiger (Kaelbling et al., 1998), episodic: listen as long as it pays, then open the door without the tiger."""
+"""Tiger (Kaelbling et al., 1998), episodic: listen, then open the door without the tiger."""
 
 from __future__ import annotations
 
@@ -13,27 +13,29 @@ from seerax import advice
 from seerax.core import Action, BeliefMDP, Expert, Key, Latent, Situation, State, Step
 from seerax.filters import Categorical
 
-# ---- constants ---------------------------------------------------------------------------------------------------
+# ---- constants -----------------------------------------------------------------------------------
 
 LISTEN, OPEN_LEFT, OPEN_RIGHT = 0, 1, 2
 SILENCE, LEFT, RIGHT = 0, 1, 2  # what was heard
 LISTENING_COST, GOLD, TIGER = 1.0, 10.0, -100.0
 ACCURACY = 0.85
 
-# ---- state -------------------------------------------------------------------------------------------------------
+# ---- state ---------------------------------------------------------------------------------------
 
 
 class TigerState(NamedTuple):
+    """What was heard in the last step, and which door was opened."""
+
     heard: Array  # SILENCE, LEFT or RIGHT: where the tiger seemed to be
     opened: Array  # 0 for none yet, else OPEN_LEFT or OPEN_RIGHT
 
 
-# ---- problem -----------------------------------------------------------------------------------------------------
+# ---- problem -------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Tiger:
-    """The latent is the side of the tiger: 0 left, 1 right. The action holds one vote per choice."""
+    """Tiger, where the latent is its side, 0 left or 1 right; an action has one vote per choice."""
 
     horizon: int = 100
     discount: float = 1.0
@@ -62,7 +64,7 @@ class Tiger:
         return jnp.argmax(action) == LISTEN
 
     def with_sensing(self, action: Action, on: Array) -> Action:
-        """A vote for listening just above, or just below, any expert's."""
+        """Returns the action with a vote for listening just above, or just below, any expert's."""
         return action.at[LISTEN].set(jnp.where(on, 1.1, -0.1))
 
     def succeeded(self, state: TigerState, latent: Latent, terminated: Array) -> Array:
@@ -79,11 +81,11 @@ class Tiger:
         draw_tiger(self, ax, situation, action, latent)
 
 
-# ---- expert ------------------------------------------------------------------------------------------------------
+# ---- expert --------------------------------------------------------------------------------------
 
 
 def door_expert() -> Expert:
-    """Told where the tiger is, votes for the other door."""
+    """Creates the expert that votes for the door without the tiger."""
 
     def act(state: TigerState, side: Latent) -> Action:
         return jnp.array([0.0, side, 1 - side])
@@ -91,25 +93,29 @@ def door_expert() -> Expert:
     return Expert(plan=lambda side: side, act=act)
 
 
-# ---- builder -----------------------------------------------------------------------------------------------------
+# ---- builder -------------------------------------------------------------------------------------
 
 
 def tiger(discount: float = 1.0) -> BeliefMDP:
+    """Builds a belief over both sides, the belief-weighted sum of experts and random sensing."""
     problem = Tiger(discount=discount)
     filter = Categorical(jnp.array([0.0, 1.0]), problem.log_likelihood)
     ensemble = advice.sense_randomly(problem, advice.weighted(filter, door_expert()))
     return BeliefMDP(problem, filter, ensemble, door_expert())
 
 
-# ---- drawing -----------------------------------------------------------------------------------------------------
+# ---- drawing -------------------------------------------------------------------------------------
 
 DOOR, WIDTH, HEIGHT = 0.62, 0.8, 1.1  # the doors' middles are at -DOOR and DOOR
 CHOICES = ("listen", "open left", "open right")
 
 
 def draw_tiger(tiger: Tiger, ax: Any, situation: Situation, action: Action, latent: Latent) -> None:
-    """The tiger at each door, as opaque as it is believed to be there; a star at the true one; sounds and votes."""
-    from seerax.drawing import Pen, chances  # matplotlib is for those who draw
+    """Draws the tiger at each door with its probability as opacity, sounds and votes.
+
+    A star marks the true side.
+    """
+    from seerax.drawing import Pen, chances  # imports matplotlib, which only drawing needs
 
     state, belief, advised = situation
     pen = Pen(ax)
@@ -125,8 +131,9 @@ def draw_tiger(tiger: Tiger, ax: Any, situation: Situation, action: Action, late
 
 
 def draw_door(pen: Any, side: int, chance: float, opened: bool, tiger_here: bool) -> None:
-    """Closed, it shows the belief; open, what is behind it."""
-    x, y = DOOR * (2 * side - 1), 0.3
+    """Draws a door: the belief if it is closed, what is behind it if it is open."""
+    x = DOOR * (2 * side - 1)
+    y = 0.3
     corner = (x - WIDTH / 2, y - HEIGHT / 2)
     pen.box(corner, WIDTH, HEIGHT, "wall" if opened else "paper", "wall", round=0.04, line=3)
     if opened and not tiger_here:
@@ -142,26 +149,21 @@ def draw_door(pen: Any, side: int, chance: float, opened: bool, tiger_here: bool
 
 
 def draw_roar(pen: Any, side: int) -> None:
-    x, y = DOOR * (2 * side - 1), -0.22
+    """Draws the sound from one side."""
+    x = DOOR * (2 * side - 1)
+    y = -0.22
     for radius in (0.12, 0.2, 0.28):
         pen.arc((x, y), radius, 270, "sensing", 2)
 
 
 def draw_votes(pen: Any, action: Action, advised: Action) -> None:
-    """One bar per choice, the action's beside the advice's; the longest is as long as there is room."""
+    """Draws one bar per choice for the action and one for the advice, scaled to the longest."""
     most = max(1.0, float(abs(action).max()), float(abs(advised).max()))
     for choice, words in enumerate(CHOICES):
         x = 0.8 * (choice - 1)
-        pen.box(
-            (x - 0.12, -1.04), 0.14, 0.22 * float(action[choice]) / most, "action", "action", line=0
-        )
-        pen.box(
-            (x + 0.05, -1.04),
-            0.06,
-            0.22 * float(advised[choice]) / most,
-            "advice",
-            "advice",
-            line=0,
-        )
+        voted = 0.22 * float(action[choice]) / most
+        pen.box((x - 0.12, -1.04), 0.14, voted, "action", "action", line=0)
+        voted = 0.22 * float(advised[choice]) / most
+        pen.box((x + 0.05, -1.04), 0.06, voted, "advice", "advice", line=0)
         pen.lines([[(x - 0.2, -1.04), (x + 0.2, -1.04)]], "faint")
         pen.text((x, -1.33), words, 9)

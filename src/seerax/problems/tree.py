@@ -1,6 +1,7 @@
-"""The paper's tree (appendix): one leaf holds gold, all others a tiger; sensing at the root tells which.
+"""The paper's tree (appendix): one leaf holds gold, the others a tiger; sensing at the root tells.
 
-It shows the gap between Bayes-optimality and posterior sampling, in one episode or in several on the same tree.
+It shows the gap between Bayes-optimality and posterior sampling, in one episode or in several on
+the same tree.
 """
 
 from __future__ import annotations
@@ -18,33 +19,34 @@ from seerax.core import Action, BeliefMDP, Expert, Key, Latent, Situation, State
 from seerax.filters import Categorical
 from seerax.numerics.trees import select
 
-# ---- constants ---------------------------------------------------------------------------------------------------
+# ---- constants -----------------------------------------------------------------------------------
 
 GO_LEFT, GO_RIGHT, SENSE = 0, 1, 2
 GOLD, TIGER, SENSING_COST = 100.0, -10.0, 0.1
 
-# ---- state -------------------------------------------------------------------------------------------------------
+# ---- state ---------------------------------------------------------------------------------------
 
 
 class TreeState(NamedTuple):
-    """Turns are -1 for left and +1 for right, 0 where unknown."""
+    """The walk and what it found; turns are -1 for left, +1 for right, 0 where unknown."""
 
     path: Array  # [depth]: the turns taken in this round
-    level: Array  # how many
-    round: Array  # how many rounds are behind
+    level: Array  # number of these turns
+    round: Array  # number of rounds completed
     reading: Array  # [depth]: the way to the gold, if just sensed
     leaf: Array  # [depth]: the leaf just reached, if any
     found: Array  # it held the gold
 
 
-# ---- problem -----------------------------------------------------------------------------------------------------
+# ---- problem -------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Tree:
-    """The latent is the way to the gold, [depth] turns. The action holds one vote each for left, right, sense.
+    """A binary tree, where the latent is the way to the gold, [depth] turns.
 
-    Sensing is possible at the root only; elsewhere its votes do not count. `rounds` walks share one latent.
+    The action holds one vote each for left, right and sense. Sensing is possible at the root only;
+    elsewhere its votes do not count. `rounds` walks share one latent.
     """
 
     depth: int = 4
@@ -55,6 +57,7 @@ class Tree:
 
     @property
     def horizon(self) -> int:
+        """Returns the steps of all walks with one sensing each, and 5 to spare."""
         return self.rounds * (self.depth + 1) + 5
 
     def prior(self, key: Key) -> Latent:
@@ -71,10 +74,8 @@ class Tree:
         walked = self._walk(state, jnp.where(action[GO_RIGHT] > action[GO_LEFT], 1.0, -1.0), latent)
         state = select(senses, sensed, walked)
         arrived = (state.leaf != 0).any()
-        reward = (
-            jnp.where(arrived, jnp.where(state.found, GOLD, TIGER), 0.0) - senses * SENSING_COST
-        )
-        return Step(state, reward, state.round == self.rounds)
+        prize = jnp.where(arrived, jnp.where(state.found, GOLD, TIGER), 0.0)
+        return Step(state, prize - senses * SENSING_COST, state.round == self.rounds)
 
     def features(self, state: TreeState) -> Array:
         scalars = jnp.stack([state.level / self.depth, state.found.astype(jnp.float32)])
@@ -84,24 +85,26 @@ class Tree:
         return (jnp.argmax(action) == SENSE) & (state.level == 0)
 
     def with_sensing(self, action: Action, on: Array) -> Action:
-        """A vote for sensing just above, or just below, any expert's."""
+        """Returns the action with a vote for sensing just above, or just below, any expert's."""
         return action.at[SENSE].set(jnp.where(on, 1.1, -1.1))
 
     def succeeded(self, state: TreeState, latent: Latent, terminated: Array) -> Array:
-        """In its last round."""
+        """True if the last round found the gold."""
         return terminated & state.found
 
     def log_likelihood(
         self, state: State, action: Action, next_state: TreeState, latent: Latent
     ) -> Array:
-        """Sensing and leaves tell the truth."""
-        read, arrived = (next_state.reading != 0).any(), (next_state.leaf != 0).any()
+        """Returns 0 or -inf: sensing and leaves tell the truth."""
+        read = (next_state.reading != 0).any()
+        arrived = (next_state.leaf != 0).any()
         contradicts_reading = read & (next_state.reading != latent).any()
         contradicts_leaf = arrived & ((next_state.leaf == latent).all() != next_state.found)
         return jnp.where(contradicts_reading | contradicts_leaf, -jnp.inf, 0.0)
 
     def _walk(self, state: TreeState, turn: Array, latent: Latent) -> TreeState:
-        path, level = state.path.at[state.level].set(turn), state.level + 1
+        path = state.path.at[state.level].set(turn)
+        level = state.level + 1
         arrived = level == self.depth
         nothing = jnp.zeros(self.depth)
         return TreeState(
@@ -117,11 +120,11 @@ class Tree:
         draw_tree(self, ax, situation, action, latent)
 
 
-# ---- expert ------------------------------------------------------------------------------------------------------
+# ---- expert --------------------------------------------------------------------------------------
 
 
 def walking_expert() -> Expert:
-    """Told the way, votes for its next turn. Never senses."""
+    """Creates the expert that votes for the next turn of the way to the gold and never senses."""
 
     def act(state: TreeState, way: Latent) -> Action:
         turn = way[state.level]
@@ -130,15 +133,16 @@ def walking_expert() -> Expert:
     return Expert(plan=lambda way: way, act=act)
 
 
-# ---- builder -----------------------------------------------------------------------------------------------------
+# ---- builder -------------------------------------------------------------------------------------
 
 
 def leaves(depth: int) -> Array:
-    """All ways, [2^depth, depth], from left to right."""
+    """Returns all ways, [2^depth, depth], from left to right."""
     return jnp.array(list(itertools.product([-1.0, 1.0], repeat=depth)))
 
 
 def tree(depth: int = 4, rounds: int = 1) -> BeliefMDP:
+    """Builds a belief over the leaves, the belief-weighted sum of experts and random sensing."""
     problem = Tree(depth, rounds)
     filter = Categorical(leaves(depth), problem.log_likelihood)
     ensemble = advice.sense_randomly(problem, advice.weighted(filter, walking_expert()))
@@ -146,24 +150,27 @@ def tree(depth: int = 4, rounds: int = 1) -> BeliefMDP:
 
 
 def deep_tree() -> BeliefMDP:
-    """256 leaves: chance no longer finds both the sensing and the way."""
+    """Builds the tree of 256 leaves: chance no longer finds both the sensing and the way."""
     return tree(depth=8)
 
 
 def posterior_sampling(mdp: BeliefMDP) -> BeliefMDP:
-    """One draw from the posterior for every round, followed to its leaf (the paper's PSRL)."""
+    """Returns the tree with the paper's PSRL: one posterior draw per round, kept to its leaf."""
     sampled = advice.posterior_sampling(mdp.filter, walking_expert(), per=lambda state: state.round)
     return mdp.with_advisor(sampled)
 
 
-# ---- drawing -----------------------------------------------------------------------------------------------------
+# ---- drawing -------------------------------------------------------------------------------------
 
 DROP = 1.5  # from the root to the leaves
 
 
 def draw_tree(tree: Tree, ax: Any, situation: Situation, action: Action, latent: Latent) -> None:
-    """Gold at each leaf, as opaque as it is believed to be there, a star at the true one; the way so far is bold."""
-    from seerax.drawing import Pen, chances  # matplotlib is for those who draw
+    """Draws gold at each leaf with its probability as opacity, and the way so far in bold.
+
+    A star marks the leaf that holds the gold.
+    """
+    from seerax.drawing import Pen, chances  # imports matplotlib, which only drawing needs
 
     state, belief, advised = situation
     size = min(0.075, 0.8 / 2**tree.depth)
@@ -182,7 +189,7 @@ def draw_tree(tree: Tree, ax: Any, situation: Situation, action: Action, latent:
 
 
 def draw_branches(pen: Any, tree: Tree, state: TreeState) -> None:
-    """All ways, the one just sensed, and the one taken so far."""
+    """Draws all ways, the one just sensed, and the one taken so far."""
     ways = [
         way
         for level in range(tree.depth)
@@ -190,29 +197,26 @@ def draw_branches(pen: Any, tree: Tree, state: TreeState) -> None:
     ]
     pen.lines([[node(tree, way[:-1]), node(tree, way)] for way in ways], "pale", 1.5)
     if state.reading.any():
-        pen.lines(
-            [[node(tree, state.reading[:level]) for level in range(tree.depth + 1)]],
-            "sensing",
-            2,
-            (0, (2, 2)),
-        )
+        sensed = [node(tree, state.reading[:level]) for level in range(tree.depth + 1)]
+        pen.lines([sensed], "sensing", 2, (0, (2, 2)))
     taken = state.leaf if state.leaf.any() else state.path[: state.level]
     pen.lines([[node(tree, taken[:level]) for level in range(len(taken) + 1)]], "agent", 3)
 
 
 def draw_arrival(pen: Any, tree: Tree, state: TreeState, size: float) -> None:
+    """Draws what the leaf just reached holds, if a leaf was reached."""
     if not state.leaf.any():
         return
     x, y = node(tree, state.leaf)
     prize = GOLD if state.found else TIGER
     if not state.found:
         pen.tiger((x, y), 1.2 * size)
-    pen.text(
-        (x, y - size - 0.19), f"{prize:+g}", 11, "ink" if state.found else "action", weight="bold"
-    )
+    colour = "ink" if state.found else "action"
+    pen.text((x, y - size - 0.19), f"{prize:+g}", 11, colour, weight="bold")
 
 
 def draw_walker(pen: Any, tree: Tree, state: TreeState, action: Action, advised: Action) -> None:
+    """Draws the agent, the choices of action and advice, and the number of the walk."""
     draw_choice(pen, tree, state, action, "action", 0.03)
     draw_choice(pen, tree, state, advised, "advice", 0.012)
     pen.disc(node(tree, state.path[: state.level]), 0.06, "agent", name="agent")
@@ -223,7 +227,7 @@ def draw_walker(pen: Any, tree: Tree, state: TreeState, action: Action, advised:
 def draw_choice(
     pen: Any, tree: Tree, state: TreeState, votes: Action, colour: str, width: float
 ) -> None:
-    """A ring if the votes are for sensing, else an arrow to where they lead; nothing without votes."""
+    """Draws a ring if the votes are for sensing, else an arrow; nothing without votes."""
     if not votes.any():
         return
     here = state.path[: state.level]
@@ -237,7 +241,6 @@ def draw_choice(
 
 
 def node(tree: Tree, way: Any) -> tuple[float, float]:
-    """Where a sequence of turns leads from the root at (0, 0); the leaves spread evenly over (-1, 1)."""
-    return sum(float(turn) / 2 ** (level + 1) for level, turn in enumerate(way)), -DROP * len(
-        way
-    ) / tree.depth
+    """Returns where turns lead from the root at (0, 0); the leaves spread evenly over (-1, 1)."""
+    x = sum(float(turn) / 2 ** (level + 1) for level, turn in enumerate(way))
+    return x, -DROP * len(way) / tree.depth

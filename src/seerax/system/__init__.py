@@ -1,1 +1,1 @@
-"""Files, locks and signals: what a program needs from its operating system."""
+"""Internal: files, locks and signals of the operating system."""

@@ -1,4 +1,4 @@
-"""Files that are whole or not there, and pytrees of arrays as safetensors: no pickle, nothing that a file can run."""
+"""Files that are written atomically, and read without trust in their author."""
 
 from __future__ import annotations
 
@@ -11,16 +11,20 @@ from typing import Any
 
 from seerax.errors import UserError, writing
 
-LARGEST_JSON = 1 << 20  # bytes; ours are a few thousand
+LARGEST_JSON = 1 << 20  # bytes; seerax writes a few thousand
 LARGEST_ARRAYS = 1 << 34
-UNFINISHED = ".unfinished"  # ends the name of what is still being written
+UNFINISHED = ".unfinished"  # suffix of a file that is still being written
 
 
-# ---- writing -----------------------------------------------------------------------------------------------------
+# ---- writing -------------------------------------------------------------------------------------
 
 
 def write_bytes(path: Path, content: bytes) -> None:
-    """Under a temporary name, synced, then renamed: a reader sees the old file or the new one, even after a crash."""
+    """Writes a file atomically.
+
+    The content is written under a temporary name, synced and renamed: a reader sees the old file or
+    the new one, even after a crash.
+    """
     descriptor, temporary = tempfile.mkstemp(UNFINISHED, f".{path.name}.", path.parent)
     try:
         with os.fdopen(descriptor, "wb") as file:
@@ -36,7 +40,7 @@ def write_bytes(path: Path, content: bytes) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """So that a rename in it outlives a power failure."""
+    """Syncs a folder, so that a rename in it survives a power failure."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)
@@ -45,7 +49,10 @@ def sync_folder(folder: Path) -> None:
 
 
 def prepare_parent(path: Path) -> None:
-    """Its folder, for a file yet to come: that it cannot be written is told before the work, not after it."""
+    """Creates the parent folder and checks that it is writable.
+
+    So failures surface before the work, not after it.
+    """
     with writing(path):
         if path.is_dir():
             raise UserError(f"{path} is a folder, not a file to write.")
@@ -54,25 +61,29 @@ def prepare_parent(path: Path) -> None:
 
 
 def write_json(path: Path, content: Any) -> None:
+    """Writes a JSON file atomically."""
     write_bytes(path, (json.dumps(content, indent=2) + "\n").encode())
 
 
 def is_unfinished(path: Path) -> bool:
-    """Left by a process that was killed while writing."""
+    """True for a file left by a process that was killed while writing."""
     return path.name.startswith(".") and path.name.endswith(UNFINISHED)
 
 
 def remove_unfinished(folder: Path) -> None:
-    """Remove what a killed writer left unfinished. Only for whoever holds the folder's lock."""
+    """Removes what a killed writer left unfinished. The caller must hold the folder's lock."""
     for left in folder.glob(f".*{UNFINISHED}"):
         left.unlink(missing_ok=True)
 
 
-# ---- reading what anybody may have written -----------------------------------------------------------------------
+# ---- reading -------------------------------------------------------------------------------------
 
 
 def require_file(path: Path, largest: int) -> Path:
-    """A plain file of sensible size: not a pipe to wait at for ever, not a device without end."""
+    """Refuses what is not a plain file of at most `largest` bytes, and returns the path.
+
+    Reading a pipe could block for ever, and reading a device could never end.
+    """
     try:
         about = path.stat()
     except OSError as error:
@@ -81,13 +92,13 @@ def require_file(path: Path, largest: int) -> Path:
         raise UserError(f"{path} is not a plain file.")
     if about.st_size > largest:
         raise UserError(
-            f"{path} is too large to be ours: {about.st_size} bytes, where {largest} are the most."
+            f"{path} is too large: {about.st_size} bytes, and seerax reads at most {largest}."
         )
     return path
 
 
 def refuse_links_out(folder: Path) -> None:
-    """A link in a stranger's folder could lead our writing anywhere."""
+    """Refuses a folder with links that lead out of it, through which writing could go anywhere."""
     home = folder.resolve()
     for path in folder.rglob("*"):
         if path.is_symlink() and not path.resolve().is_relative_to(home):
@@ -97,7 +108,7 @@ def refuse_links_out(folder: Path) -> None:
 
 
 def parse_json(text: bytes | str, path: Path) -> dict[str, Any]:
-    """A JSON object, and nothing that only looks like one."""
+    """Parses a JSON object and refuses everything else."""
     try:
         content = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -108,11 +119,9 @@ def parse_json(text: bytes | str, path: Path) -> dict[str, Any]:
 
 
 def read_json(path: Path) -> dict[str, Any]:
+    """Reads a file that holds a JSON object."""
     require_file(path, LARGEST_JSON)
     try:
         return parse_json(path.read_bytes(), path)
     except OSError as error:
         raise UserError(f"{path} cannot be read ({error.strerror}).") from error
-
-
-# ---- pytrees -----------------------------------------------------------------------------------------------------

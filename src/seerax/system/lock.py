@@ -1,7 +1,7 @@
-"""One writer: two processes cannot work in one folder at once.
+"""A lock that lets one process at a time work in a folder.
 
-The lock is the kernel's (flock), so it ends with its process, even one that was killed. What is written in the file
-only tells who holds it.
+It is the kernel's (flock), so it ends with its process, even one that was killed. The content of
+the file only names the holder.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ NAME = ".lock"
 
 @contextmanager
 def hold(folder: Path) -> Iterator[None]:
-    """The folder is ours within the block; if it is another's we are told whose."""
+    """Holds the folder's lock within the block; refuses, naming the holder, if it is taken."""
     with writing(folder):
         descriptor = os.open(
             folder / NAME, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644
@@ -40,7 +40,9 @@ def _take(descriptor: int, folder: Path) -> None:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:
         raise UserError(
-            f"{folder} is in use by {holder(folder)}: wait for it, stop it, or choose another --out."
+            f"{folder} is in use by {holder(folder)}: "
+            "wait for it, stop it, or choose another folder.",
+            "out",
         ) from error
     except OSError as error:
         raise UserError(
@@ -57,7 +59,7 @@ def _take(descriptor: int, folder: Path) -> None:
 
 
 def holder(folder: Path) -> str:
-    """In words: which process, where, since when."""
+    """Returns in words which process holds the lock, where, and since when."""
     try:
         about = files.read_json(folder / NAME)
         return f"process {about['process']} on {about['host']} since {about['since']}"

@@ -1,4 +1,4 @@
-"""Pytrees of arrays as safetensors files: no pickle, nothing that a file can run."""
+"""Pytrees of arrays as safetensors files, which unlike pickles cannot run code."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from seerax.system.files import LARGEST_ARRAYS, parse_json, require_file, write_
 
 
 def leaves_by_path(tree: Any) -> dict[str, Any]:
-    """The leaves of a pytree by their path."""
+    """Returns the leaves of a pytree by their path."""
     leaves, _ = jax.tree_util.tree_flatten_with_path(tree)
     return {jax.tree_util.keystr(path): leaf for path, leaf in leaves}
 
 
 def to_bytes(tree: Any, about: dict[str, Any]) -> bytes:
-    """`about` is plain data kept in the file's header."""
+    """Serialises a pytree; `about` is plain data that is kept in the file's header."""
     data = {
         name: jax.random.key_data(x) if is_key(x) else x for name, x in leaves_by_path(tree).items()
     }
@@ -33,11 +33,12 @@ def to_bytes(tree: Any, about: dict[str, Any]) -> bytes:
 
 
 def save_tree(path: Path, tree: Any, about: dict[str, Any]) -> None:
+    """Writes a pytree and plain data about it to a file, atomically."""
     write_bytes(path, to_bytes(tree, about))
 
 
 def read_about(path: Path) -> dict[str, Any]:
-    """The plain data in a file's header."""
+    """Reads the plain data in a file's header."""
     require_file(path, LARGEST_ARRAYS)
     try:
         with safe_open(path, framework="numpy") as file:
@@ -49,7 +50,10 @@ def read_about(path: Path) -> dict[str, Any]:
 
 
 def load_tree(path: Path, like: Any) -> Any:
-    """Arrays into the structure of `like`, whose names, shapes and types they must have; else none is loaded."""
+    """Loads arrays into the structure of `like`.
+
+    Refuses the file if its names, shapes and dtypes are not those of `like`.
+    """
     require_file(path, LARGEST_ARRAYS)
     wanted = {name: _stored(leaf) for name, leaf in leaves_by_path(like).items()}
     try:
@@ -65,7 +69,7 @@ def load_tree(path: Path, like: Any) -> Any:
 
 
 def _stored(leaf: Any) -> Any:
-    """What a leaf looks like in a file: keys are kept as their numbers."""
+    """Returns the form of a leaf in a file, where keys are stored as their numbers."""
     return jax.eval_shape(jax.random.key_data, leaf) if is_key(leaf) else leaf
 
 
@@ -79,17 +83,16 @@ def _refuse_misfits(path: Path, file: Any, wanted: dict[str, Any]) -> None:
         shape = file.get_slice(name).get_shape()
         if shape != list(like.shape):
             raise UserError(
-                f"{path} does not fit this problem and agent: {name} is {shape}, not {list(like.shape)}."
+                f"{path} does not fit this problem and agent: "
+                f"{name} is {shape}, not {list(like.shape)}."
             )
 
 
 def _restore(path: Path, name: str, array: np.ndarray, like: Any) -> Array:
     if array.dtype != _stored(like).dtype:
         raise UserError(
-            f"{path} does not fit this problem and agent: {name} is {array.dtype}, not {_stored(like).dtype}."
+            f"{path} does not fit this problem and agent: "
+            f"{name} is {array.dtype}, not {_stored(like).dtype}."
         )
-    return (
-        jax.random.wrap_key_data(jax.numpy.asarray(array))
-        if is_key(like)
-        else jax.numpy.asarray(array)
-    )
+    numbers = jax.numpy.asarray(array)
+    return jax.random.wrap_key_data(numbers) if is_key(like) else numbers

@@ -1,9 +1,9 @@
-"""Signals: long work ends where it is whole, and says with which signal it ended.
+"""Signals: long work stops between two of its parts, and reports which signal stopped it.
 
-with stopping.graceful(say) as stop:
+with signals.stop_gracefully(say) as stop:
     for part in work:
         ...
-        stop.check()  # raises Stopped here, and only here, if Ctrl-C or SIGTERM came in
+        stop.check()  # raises Stopped here, and only here, after Ctrl-C or SIGTERM
 """
 
 from __future__ import annotations
@@ -19,34 +19,36 @@ Say = Callable[[str], None]
 
 
 class Stopped(BaseException):
-    """Asked to stop by a signal. No `except Exception` may swallow it."""
+    """The exception that ends work after a signal; no `except Exception` catches it."""
 
     def __init__(self, number: int):
         super().__init__(f"stopped by {signal.Signals(number).name}")
-        self.exit_code = 128 + number  # as a shell has it: 130 for Ctrl-C, 143 for SIGTERM
+        self.exit_code = 128 + number  # as in a shell: 130 for Ctrl-C, 143 for SIGTERM
 
 
 class Stop:
-    """Whether a signal has come in."""
+    """The record of a signal that asks the work to stop."""
 
     number: int | None = None
 
     @property
     def asked(self) -> bool:
+        """True if a signal has arrived."""
         return self.number is not None
 
     def asked_after(self, iteration: int) -> bool:
-        """Whether to stop after this iteration."""
+        """True if the work should stop after this iteration."""
         return self.asked
 
     def check(self) -> None:
+        """Raises `Stopped` if a signal has arrived."""
         if self.number is not None:
             raise Stopped(self.number)
 
 
 @contextmanager
 def stop_gracefully(say: Say = lambda message: None) -> Iterator[Stop]:
-    """The first signal is only noted; a second one stops at once."""
+    """Records the first signal for the work to check; a second one stops it at once."""
     stop = Stop()
 
     def note(number: int, frame: FrameType | None) -> None:
@@ -60,7 +62,7 @@ def stop_gracefully(say: Say = lambda message: None) -> Iterator[Stop]:
 
 @contextmanager
 def stop_at_once() -> Iterator[None]:
-    """Every signal ends the work where it is, cleaning up on the way out."""
+    """Ends the work at any signal, by an exception that lets it clean up."""
 
     def end(number: int, frame: FrameType | None) -> None:
         raise Stopped(number)
@@ -71,7 +73,10 @@ def stop_at_once() -> Iterator[None]:
 
 @contextmanager
 def handle_with(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
-    """Within the block, and only in the main thread; what is being ignored (nohup) stays ignored."""
+    """Handles signals by `handler` within the block, in the main thread only.
+
+    Signals that are being ignored (nohup) stay ignored.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
