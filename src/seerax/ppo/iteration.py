@@ -18,7 +18,7 @@ from seerax.errors import UserError
 from seerax.numerics.trees import all_finite, row, select, strong_dtype
 from seerax.ppo.config import Config
 from seerax.ppo.improve import improve, make_optimiser
-from seerax.ppo.judge import advantages, batch_statistics
+from seerax.ppo.judge import advantages, batch_statistics, sum_over_devices
 from seerax.ppo.networks import NetworkFactory, Normaliser, actor_critic
 from seerax.ppo.params import LearnedPolicy, Params, cap_exploration, popart
 from seerax.ppo.play import Trajectory, play, split_keys, staggered_worlds
@@ -106,7 +106,9 @@ class PPO:
         usable = (batch.unsound == 0) & all_finite((params, opt_state, batch, metrics))
         before = (state.params, state.opt_state)
         params, opt_state = select(usable, (params, opt_state), before)
+        clipped = (params.values.is_clipped(target) & trajectory.live).sum().astype(jnp.float32)
         metrics |= {"episodes": batch.ended, "return": batch.episode_return}
+        metrics["clipped_targets"] = sum_over_devices(clipped) / batch.steps
         return params, opt_state, {**metrics, "skipped": 1.0 - usable}
 
     def policy(

@@ -81,9 +81,7 @@ def batch_statistics(
         (~trajectory.extras).sum().astype(jnp.float32),
     )
     local = ([sums(x, centre) for x, centre in zip(measured, centres, strict=True)], counts)
-    each, (steps, ended, returns, unsound) = jax.tree.map(
-        lambda x: x * jax.lax.psum(1, devices.WORLDS), mean_over_devices(local)
-    )
+    each, (steps, ended, returns, unsound) = sum_over_devices(local)
 
     def moments(total: Moments, centre: Array) -> Moments:
         first = total.mean / steps
@@ -93,6 +91,12 @@ def batch_statistics(
     of_target, of_advantage, of_inputs = map(moments, each, centres)
     mean_return = returns / jnp.maximum(ended, 1)
     return Summary(of_target, of_advantage, of_inputs, steps, ended, mean_return, unsound)
+
+
+def sum_over_devices(x: Any) -> Any:
+    """Sums a pytree over all devices in one all-reduce."""
+    count = jax.lax.psum(1, devices.WORLDS)
+    return jax.tree.map(lambda leaf: leaf * count, mean_over_devices(x))
 
 
 def mean_over_devices(x: Any) -> Any:

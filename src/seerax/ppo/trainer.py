@@ -24,6 +24,7 @@ from seerax.numerics.trees import row
 from seerax.ppo.config import Config
 
 HELD_OUT_SEED = 0x5EE
+SURE = 2.0  # standard errors by which a challenger must be better
 
 
 class Learner(Protocol):
@@ -60,9 +61,14 @@ class Progress:
     metrics: dict[str, Any]
     held_out: np.ndarray | None  # mean held-out return, if it was measured now
     best: Any  # parameters, by held-out return
-    best_return: np.ndarray
+    best_returns: np.ndarray  # of the best parameters, [seeds, held-out episodes]
     start: np.ndarray | None = None  # held-out return of the untrained policy
     seed: int = 0  # the first one
+
+    @property
+    def best_return(self) -> np.ndarray:
+        """The mean held-out return of the best parameters."""
+        return self.best_returns.mean(-1)
 
     @property
     def evaluated(self) -> bool:
@@ -135,7 +141,8 @@ class Trainer:
         """Trains one learner per key, from the start or from where an earlier training was cut.
 
         The best parameters by held-out return are kept, as in Algorithm 1. The first ones measured
-        are the untrained ones, for a residual the ensemble itself.
+        are the untrained ones, for a residual the ensemble itself; a challenger replaces the best
+        only if it is better by a paired test on the same episodes.
         """
         count = self.config.iterations
         progress = earlier
@@ -155,12 +162,14 @@ class Trainer:
     def _advance(self, before: Progress, iteration: int) -> Progress:
         state, metrics = self.iterate_many(before.train_state)
         held_out = None
-        best, best_return = before.best, before.best_return
+        best = before.best
+        best_returns = before.best_returns
         if iteration in self.evaluated_after:
-            held_out = self.held_out(state.params)
-            better = held_out > np.nan_to_num(best_return, nan=-np.inf)
+            returns = self.held_out(state.params)
+            held_out = returns.mean(-1)
+            better = is_better(returns, best_returns)
             best = keep_better(better, state.params, best)
-            best_return = np.where(better, held_out, best_return)
+            best_returns = np.where(better[:, None], returns, best_returns)
         return Progress(
             self,
             state,
@@ -168,7 +177,7 @@ class Trainer:
             jax.device_get(metrics),
             held_out,
             best,
-            best_return,
+            best_returns,
             before.start,
             before.seed,
         )
@@ -178,8 +187,9 @@ class Trainer:
         init = jax.jit(jax.vmap(self.learner.init))
         with devices.in_background(lambda: self._compile_iteration(init.eval_shape(keys))):
             state = self.place(init(keys))
-            start = self.held_out(state.params)
-        return Progress(self, state, 0, {}, start, state.params, start, start, seed)
+            returns = self.held_out(state.params)
+        start = returns.mean(-1)
+        return Progress(self, state, 0, {}, start, state.params, returns, start, seed)
 
     def _compile_iteration(self, state: Any) -> None:
         """Compiles for states of these shapes; called with one, `iterate_many` finds the program."""
@@ -219,12 +229,12 @@ class Trainer:
     # ---- held-out episodes ---------------------------------------------------------------------
 
     def held_out(self, many_params: Any) -> np.ndarray:
-        """Returns the mean held-out return of each learner, without noise or bonus."""
+        """Returns the held-out returns of each learner, [seeds, episodes], without noise."""
         mesh = devices.mesh(self.config.evaluation_episodes)
         if mesh.size != self.mesh.size:
             many_params = distributed.shard(many_params, NamedSharding(mesh, P()))
         returns = self.evaluate_params(many_params, self.held_out_keys)
-        return np.asarray(distributed.allgather(returns)).mean(-1)
+        return np.asarray(distributed.allgather(returns))
 
     @cached_property
     def evaluate_params(self) -> Any:
@@ -266,6 +276,20 @@ class Trainer:
     def replicate(self, tree: Any) -> Any:
         """Puts a pytree on every device."""
         return distributed.shard(tree, NamedSharding(self.mesh, P()))
+
+
+def is_better(returns: np.ndarray, best: np.ndarray) -> np.ndarray:
+    """Returns for each seed whether its returns beat the best ones by a paired, one-sided test.
+
+    Without the test a policy replaces the ensemble by luck: the largest of several noisy means is
+    too large. What is not a number is never better, and anything is better than that.
+    """
+    difference = returns.astype(np.float64) - best
+    count = difference.shape[-1]
+    with np.errstate(invalid="ignore"):
+        margin = SURE * difference.std(-1, ddof=1) / np.sqrt(count) if count > 1 else 0.0
+        better = difference.mean(-1) > np.nan_to_num(margin)
+    return np.where(np.isfinite(best).all(-1), better, np.isfinite(returns).all(-1))
 
 
 def keep_better(better: np.ndarray, new: Any, old: Any) -> Any:

@@ -155,7 +155,7 @@ class Session:
         number = self.number(progress)
         if number == self.saved[1] or not self.watch.healthy:
             return
-        state = (progress.train_state, progress.best, progress.best_return, progress.start)
+        state = (progress.train_state, progress.best, progress.best_returns, progress.start)
         kept = distributed.allgather(state)
         if self.log is not None:
             with writing(self.run.folder.path, self.kept()):
@@ -206,8 +206,8 @@ def checkpoint_shapes(run: Run, trainer: Trainer) -> tuple[Any, Any, Any, Any]:
     """
     keys = training_keys(run.seed, run.seeds)
     state = jax.eval_shape(jax.vmap(trainer.learner.init), keys)
-    returns = jax.ShapeDtypeStruct((run.seeds,), np.float32)
-    return state, state.params, returns, returns
+    returns = jax.ShapeDtypeStruct((run.seeds, trainer.config.evaluation_episodes), np.float32)
+    return state, state.params, returns, jax.ShapeDtypeStruct((run.seeds,), np.float32)
 
 
 def load_checkpoint(run: Run, trainer: Trainer, say: Say = ignore) -> Progress | None:
@@ -216,7 +216,7 @@ def load_checkpoint(run: Run, trainer: Trainer, say: Say = ignore) -> Progress |
     if found is None:
         say("There is no checkpoint yet: starting from the beginning.")
         return None
-    (state, best, best_return, start), _ = found
+    (state, best, best_returns, start), _ = found
     iteration = int(state.iteration[0])
     say(f"Going on from the checkpoint of iteration {iteration}.")
     return Progress(
@@ -226,7 +226,7 @@ def load_checkpoint(run: Run, trainer: Trainer, say: Say = ignore) -> Progress |
         {},
         None,
         trainer.replicate(best),
-        np.asarray(best_return),
+        np.asarray(best_returns),
         np.asarray(start),
         run.seed,
     )
