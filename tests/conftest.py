@@ -17,9 +17,16 @@ from seerax.advice import follow_advice
 from seerax.core import BeliefMDP
 from seerax.problems import maze, tiger, tree
 from seerax.rollout import Episode
+from seerax.system import signals
 
 settings.register_profile("seerax", deadline=None, derandomize=True, max_examples=60)
 settings.load_profile("seerax")
+
+
+@pytest.fixture(autouse=True)
+def commands_end_without_ending_the_tests(monkeypatch):
+    """A signal ends a command's process at once; called from within a test it only raises."""
+    monkeypatch.setattr(signals, "exit_at_once", sys.exit)
 
 
 @pytest.fixture(scope="session")

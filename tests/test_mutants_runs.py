@@ -23,7 +23,7 @@ from seerax.players import Player, Players, find_players
 from seerax.ppo import Config
 from seerax.runs.nonfinite import Watch
 from seerax.runs.policies import best_of
-from seerax.runs.training import load_checkpoint
+from seerax.runs.training import checkpoint_shapes, load_checkpoint
 from seerax.sweeps import Plan
 from seerax.sweeps.summary import make_row
 from seerax.system import pytrees
@@ -63,8 +63,9 @@ def test_a_checkpoint_gives_back_the_best_parameters_beside_the_latest(tmp_path:
     trainer = run.experiment.trainer()
     init = jax.jit(jax.vmap(trainer.learner.init))
     state, other = (init(training_keys(seed, 1)) for seed in (0, 1))
-    best_return, start = np.float32([7]), np.float32([3])
-    run.folder.checkpoints.save(0, (state, other.params, best_return, start), {})
+    *_, best, start = checkpoint_shapes(run, trainer)
+    returns = np.full(best.shape, 7, best.dtype), np.full(start.shape, 3, start.dtype)
+    run.folder.checkpoints.save(0, (state, other.params, *returns), {})
     found = load_checkpoint(run, trainer)
     assert found is not None
     for kept, saved in ((found.train_state.params, state.params), (found.best, other.params)):

@@ -10,6 +10,7 @@ import argparse
 import ast
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -52,9 +53,9 @@ def read_mutants() -> list[Mutant]:
 # ---- the list ----------------------------------------------------------------------------------
 
 
-def fits(mutant: Mutant) -> bool:
+def fits(mutant: Mutant, source: Path = SOURCE) -> bool:
     """True if the text to replace occurs exactly once, and the replacement changes it."""
-    path = SOURCE / mutant.file
+    path = source / mutant.file
     found = path.read_text().count(mutant.old) if path.is_file() else 0
     return found == 1 and mutant.old != mutant.new
 
@@ -141,7 +142,7 @@ def copied() -> Iterator[Copy]:
 
 def try_one(copy: Copy, mutant: Mutant) -> str:
     """Plants one fault, runs its tests and returns what became of it."""
-    if not fits(mutant):
+    if not fits(mutant, copy.source / "seerax"):
         return MISFIT
     if missing_tests(mutant):
         return BROKEN
@@ -198,6 +199,8 @@ def main() -> None:
         "--baseline", action="store_true", help="run all tests without a fault first"
     )
     asked = parser.parse_args()
+    # In the background a shell ignores Ctrl-C, and tests of signals would inherit that.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     mutants = chosen(asked.only)
     with copied() as copy:
         failed: list[str] = []

@@ -179,8 +179,7 @@ class Outcome(NamedTuple):
 
 @dataclass(frozen=True, repr=False)
 class BeliefMDP:
-    """Problem, filter and advisor as one MDP over (state, belief, advice), fixed before training.
-    """
+    """Problem, filter and advisor as one MDP over (state, belief, advice), fixed before training."""
 
     problem: Problem
     filter: Filter

@@ -31,18 +31,7 @@ def main() -> None:
     except BrokenPipeError:
         os._exit(0)
     except signals.Stopped as stopped:
-        leave(stopped.exit_code)
-
-
-def leave(code: int) -> None:
-    """Ends the process without the interpreter's farewell.
-
-    XLA may still be compiling in threads of its own; taking the interpreter down under them ends in
-    a native crash.
-    """
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(code)
+        signals.exit_at_once(stopped.exit_code)
 
 
 def run(arguments: list[str]) -> None:

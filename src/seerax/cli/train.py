@@ -20,6 +20,7 @@ from seerax.experiments import Experiment
 from seerax.keys import checked_seed
 from seerax.ppo import Progress
 from seerax.runs import training
+from seerax.system import signals
 from seerax.system.signals import Stopped
 
 
@@ -36,7 +37,7 @@ def train(command: Train, given: set[str]) -> None:
             _conclude(run, progress)
     except distributed.PeerLost as loss:
         say(f"seerax: Another process of this run was lost ({loss}). {_how_to_go_on(run)}")
-        distributed.abandon(1)
+        signals.exit_at_once(1)
     except Stopped:
         if distributed.is_main():
             say(f"Stopped. {_how_to_go_on(run)}")

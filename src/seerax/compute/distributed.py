@@ -85,7 +85,7 @@ def together(meeting: Meeting | None) -> Iterator[None]:
             raise PeerLost(str(error).splitlines()[0]) from error
         if not isinstance(error, UserError):
             sys.excepthook(type(error), error, error.__traceback__)
-            abandon(1)
+            signals.exit_at_once(1)
         leave(before)
         raise
     except (KeyboardInterrupt, Stopped):
@@ -135,13 +135,6 @@ def leave(handlers: dict[signal.Signals, Any]) -> None:
     jax.distributed.shutdown()
     for number, handler in handlers.items():
         signal.signal(number, handler)
-
-
-def abandon(code: int) -> None:
-    """Exits at once, since an orderly shutdown would wait for processes that are gone."""
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(code)
 
 
 def is_peer_loss(error: Exception) -> bool:

@@ -8,7 +8,9 @@ with signals.stop_gracefully(say) as stop:
 
 from __future__ import annotations
 
+import os
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -69,6 +71,17 @@ def stop_at_once() -> Iterator[None]:
 
     with handle_with(end):
         yield
+
+
+def exit_at_once(code: int) -> None:
+    """Ends the process without the interpreter's farewell.
+
+    XLA may still be compiling in threads of its own, and taking the interpreter down under them
+    ends in a native crash; and processes that train together would wait for those that are gone.
+    """
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
 
 
 @contextmanager
